@@ -11,6 +11,7 @@ ENV PATH=/home/user/.local/bin:$PATH \
     GRADIO_TEMP_DIR=/tmp/gradio \
     GRADIO_SERVER_NAME=0.0.0.0 \
     GRADIO_ANALYTICS_ENABLED=False \
+    MALLOC_ARENA_MAX=2 \
     OMP_NUM_THREADS=1
 
 # torch comes with 3.5 GB for NVIDIA GPUs; without one, an index that has it for the CPU saves them:

@@ -13,6 +13,8 @@ ZIG := build/zig-venv
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
+# glibc: threads share two heaps, so that freed memory is used again
+export MALLOC_ARENA_MAX ?= 2
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -96,6 +98,7 @@ docs: $(VENV)/.dev
 	$(BIN)/pdoc --docformat google --output-directory build/docs qalign_core qalign_core.errors \
 		qalign_core.contract qalign_core.chain.moves.move qalign_core.chain.moves.suffix \
 		qalign_core.rewards.functions qalign_core.decide.answers.extraction \
+		qalign_core.decide.answers.graders \
 		qalign_study.measure.results qalign_study.sets.generated
 
 # the kernel that browsers run (assets/web/engine/net.c), by a C compiler that comes as a package

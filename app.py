@@ -6,12 +6,11 @@ with a folder of results, or with all those in it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
 
-from components.common.stubs import without_stub_files
+from components.gradio_patches import without_stub_files
 
 with without_stub_files():
     import gradio as gr
@@ -50,11 +49,10 @@ from components.room.rooms import Caps, RoomLesson
 from components.room.routes import room_routes
 from components.room.service import RoomService
 from components.session.runs import Runs
-from components.session.visitors import keep_no_copies
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 from qalign_study.sets.folder import sets_in
 
 HEADER = """
@@ -65,8 +63,6 @@ and a weighted coin decides which stays.</p>
 """
 
 
-M_ARENA_MAX = -8
-"""Of glibc's malloc.h."""
 LAUNCH = {
     "show_error": False,
     "max_file_size": "20mb",
@@ -97,7 +93,6 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
     Raises:
         InvalidTrace: it is neither.
     """
-    keep_no_copies()
     runs = runs or Runs()
     is_folder = opened is not None and opened.is_dir()
     folders = sets_in(opened, code=True) if opened is not None and is_folder else NO_FOLDERS
@@ -154,16 +149,16 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     runs = runs or Runs()
     hall = RoomService(runs, _taught, Caps.from_environment(os.environ))
-    ours = OriginPolicy.from_environment(os.environ)
+    origin_policy = OriginPolicy.from_environment(os.environ)
     app_kwargs = {
         "middleware": MIDDLEWARE,
         "routes": [
-            *room_routes(hall, entries(), hidden=ours.is_space),
-            *chat_routes(runs, ours, os.environ),
+            *room_routes(hall, entries(), hidden=origin_policy.is_space),
+            *chat_routes(runs, origin_policy, os.environ),
             *routes(),
         ],
-        "lifespan": guarded(ours),
-        "exception_handlers": {HTTPRefusal: answer_refused},
+        "lifespan": guarded(origin_policy),
+        "exception_handlers": {HTTPRefusal: respond_refused},
     }
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 
@@ -187,8 +182,8 @@ def _taught(name: str) -> RoomLesson:
 def _address(local: str, wanted: int) -> str:
     """The line that tells a person where the app is, with the port that it really got."""
     port = urlsplit(local).port
-    taken = "" if port == wanted else f" (port {wanted} was taken)"
-    return f"QAlign Explorer: {local}{taken}"
+    note = "" if port == wanted else f" (port {wanted} was taken)"
+    return f"QAlign Explorer: {local}{note}"
 
 
 def _end(number: int, _: object) -> None:
@@ -197,14 +192,7 @@ def _end(number: int, _: object) -> None:
     os._exit(128 + number)
 
 
-def _share_freed_memory() -> None:
-    """Have threads share two heaps, where glibc is: with one each, what they freed stays theirs."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
-
-
 if __name__ == "__main__":
-    _share_freed_memory()
     for each in (signal.SIGINT, signal.SIGTERM):  # a container's first process ignores them else
         signal.signal(each, _end)
     # the models' threads give the interpreter up in every operation; while pages are written they

@@ -157,7 +157,7 @@ async def server(seconds: float, visitors: int) -> tuple[float, float]:
         wanted = run.with_changes(seed=k, steps=10**6, pool=0)
         async with aclosing(record(lm, rm, wanted)) as lines:  # type: ignore[type-var]
             async for item in lines:
-                counts[k] += isinstance(item.drawn, Step)
+                counts[k] += isinstance(item.draw, Step)
 
     tasks = [asyncio.create_task(visit(k)) for k in range(visitors)]
     await asyncio.sleep(1)  # past the prompt

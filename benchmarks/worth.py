@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 
 from qalign_core.assets import ASSETS
-from qalign_study.exact.decisions import Found, Situation, explore
+from qalign_study.exact.decisions import Exploration, Situation, explore
 
 PATH = ASSETS / "results" / "worth.json"
 DECISIONS, MOST, PROBLEMS, SEED = 12, 256, 1000, 1
@@ -34,7 +34,7 @@ def world(rarity: int, near_miss: float) -> dict[str, float]:
         for beta in BETAS
     ]  # fmt: skip
 
-    def best(method: str) -> Found:
+    def best(method: str) -> Exploration:
         return max(found, key=lambda each: each.right[method][-1].mean())  # type: ignore[index]
 
     qalign, wmv = best("qalign"), best("wmv")

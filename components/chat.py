@@ -11,10 +11,12 @@ from components.session.runs import Runs
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
 from qalign_study.serve.origins import LOCAL, OriginPolicy
-from qalign_study.serve.routes import Served
+from qalign_study.serve.routes import ChatAPI
 
 
-def chat_routes(runs: Runs, ours: OriginPolicy, environment: Mapping[str, str]) -> list[Route]:
+def chat_routes(
+    runs: Runs, origin_policy: OriginPolicy, environment: Mapping[str, str]
+) -> list[Route]:
     """The addresses of OpenAI's API with `QALIGN_OPENAI=1`, else none.
 
     Raises:
@@ -23,7 +25,7 @@ def chat_routes(runs: Runs, ours: OriginPolicy, environment: Mapping[str, str]) 
     if environment.get("QALIGN_OPENAI") != "1":
         return []
     key = environment.get("QALIGN_API_KEY", "")
-    if not key and (ours.is_space or ours.bound not in {"", *LOCAL}):
+    if not key and (origin_policy.is_space or origin_policy.bound not in {"", *LOCAL}):
         raise InvalidSetting(
             "QALIGN_OPENAI=1 would open the API to other machines; set QALIGN_API_KEY to a key"
         )
@@ -33,11 +35,11 @@ def chat_routes(runs: Runs, ours: OriginPolicy, environment: Mapping[str, str]) 
     async def draw(run: Run) -> AsyncIterator[str]:
         n, name = 0, f"chat {uuid.uuid4()}"
         stream = runs.stream(name, lambda feed: draw_run(feed, runs, run), patient=False)
-        async with aclosing(stream) as shown:
-            async for now in shown:
+        async with aclosing(stream) as updates:
+            async for now in updates:
                 if now.error is not None:
                     raise now.error
                 yield now.text[n:]
                 n = len(now.text)
 
-    return Served(tuple(runs.offer.models["lm"]), draw, usual, runs.limits, key).routes()
+    return ChatAPI(tuple(runs.offer.models["lm"]), draw, usual, runs.limits, key).routes()

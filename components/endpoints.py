@@ -54,13 +54,13 @@ def build_api(runs: Runs) -> None:
         Returns:
             JSON: each method's answer, whether it is right (null: unknown), its text, its cost.
         """
-        shown = Shown()
-        drawn = compared(run, "flops", runs.limits.samples)
-        work = _texts(runs, lambda feed: draw_run(shown.follow(feed), runs, drawn))
+        recording = Shown()
+        matched_run = compared(run, "flops", runs.limits.samples)
+        work = _texts(runs, lambda feed: draw_run(recording.follow(feed), runs, matched_run))
         async with aclosing(work) as texts:
             async for _ in texts:
                 yield ""  # only here a call that nobody reads any more can be ended
-        comparison = shown.comparison
+        comparison = recording.comparison
         assert comparison is not None, "a run that did not fail has a header"
         rows = [
             {
@@ -89,31 +89,31 @@ def of_run(
     The arguments are untrusted: they are read and checked before anything is done. `null` is
     the default.
     """
-    taken = settings(limits)
+    parameters = settings(limits)
 
-    async def called(*values: Any) -> AsyncIterator[str]:
+    async def call(*values: Any) -> AsyncIterator[str]:
         try:
-            given = zip(taken, values, strict=True)
-            run = Run.read({e.name: e.default if v is None else v for e, v in given})
+            pairs = zip(parameters, values, strict=True)
+            run = Run.read({e.name: e.default if v is None else v for e, v in pairs})
         except QAlignError as error:
             raise gr.Error(str(error), print_exception=False) from error
         async with aclosing(endpoint(run)) as texts:  # type: ignore[type-var]
             async for text in texts:
                 yield text
 
-    helps = {each.name: each.metadata["says"] for each in fields(Run)}
-    told = "\n".join(f"    {each.name}: {helps[each.name]}." for each in taken)
-    says, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
-    called.__name__ = called.__qualname__ = endpoint.__name__
-    called.__doc__ = f"{says}\n\nArgs:\n{told}\n\n{returns}"
-    called.__annotations__ = {each.name: each.annotation for each in taken} | {"return": str}
-    prompt, *rest = taken
+    helps = {each.name: each.metadata["help"] for each in fields(Run)}
+    arguments = "\n".join(f"    {each.name}: {helps[each.name]}." for each in parameters)
+    summary, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
+    call.__name__ = call.__qualname__ = endpoint.__name__
+    call.__doc__ = f"{summary}\n\nArgs:\n{arguments}\n\n{returns}"
+    call.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": str}
+    prompt, *rest = parameters
     required = prompt.replace(default=inspect.Parameter.empty)
     signature = inspect.Signature(
         [required, *rest], return_annotation=str
     )  # else it returns nothing
-    called.__signature__ = signature  # type: ignore[attr-defined]
-    return called
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
 async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:

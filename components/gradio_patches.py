@@ -1,18 +1,25 @@
 """Changes to Gradio's private parts, one per function: delete a function and its call to drop it.
 
-Each function leaves Gradio as it is where the private names that it needs are missing.
+Each function leaves Gradio as it is where the private names that it needs are missing. The
+environment variable `QALIGN_PATCHES=0` turns all of them off. The app then still works: its page
+takes two seconds longer to serve, an idle server takes 9% of a core, and a defect in Gradio's queue
+stops all runs. This module imports Gradio inside its functions, because one of them has to run
+first.
 """
 
 import asyncio
+import inspect
 import logging
+import os
 import sys
 import traceback
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-import gradio as gr
-from gradio import queueing, route_utils, routes
+if TYPE_CHECKING:
+    import gradio as gr
 
 log = logging.getLogger("qalign.queue")
 LOOPS = ("start_processing", "start_progress_updates", "notify_clients")
@@ -21,7 +28,60 @@ _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Errors by which the process or its event loop ends; every other error is a defect."""
 
 
-def supervise_queue(demo: gr.Blocks) -> None:
+POLLING = {"sleep_when_free": 0.02, "progress_update_sleep_when_free": 60.0}
+"""Seconds between two polls of the queue: for waiting events, and for progress."""
+
+
+def is_on() -> bool:
+    """False where the operator turned all patches off."""
+    return os.environ.get("QALIGN_PATCHES") != "0"
+
+
+def patch_queue(demo: "gr.Blocks") -> None:
+    """Apply every patch of the queue, unless patches are turned off."""
+    if is_on():
+        log_tracebacks()
+        poll_queue_slowly(demo)
+        keep_sessions_with_events(demo)
+        contain_reports(demo)
+        supervise_queue(demo)
+
+
+@contextmanager
+def without_stub_files() -> Iterator[None]:
+    """Import Gradio within this context, and it writes no stub files.
+
+    Gradio (6.31) writes the interface file of every component again at each import.
+
+    Without this function: the import takes two seconds longer, of four.
+    """
+    original = inspect.getfile
+
+    def getfile(object: Any) -> str:
+        if type(object).__name__ == "ComponentMeta":
+            raise OSError("a class without a file has no stub")
+        return original(object)
+
+    if is_on():
+        inspect.getfile = getfile
+    try:
+        yield
+    finally:
+        inspect.getfile = original
+
+
+def poll_queue_slowly(demo: "gr.Blocks") -> None:
+    """Poll the queue every 20 ms for waiting events.
+
+    Gradio (6.31) polls every millisecond, and every 10 ms for progress.
+
+    Without this function: an idle server takes 9% of a core.
+    """
+    for name, seconds in POLLING.items():
+        setattr(getattr(demo, "_queue", demo), name, seconds)
+
+
+def supervise_queue(demo: "gr.Blocks") -> None:
     """Restart each loop of the queue whatever error ends it, and keep what runs and waits.
 
     Gradio (6.31) starts all events of pages and programs in one loop. The first error in that loop
@@ -36,25 +96,25 @@ def supervise_queue(demo: gr.Blocks) -> None:
     if not all(callable(getattr(queue, name, None)) for name in names):
         return
     get_events, process, cancel = (getattr(queue, name) for name in names[:3])
-    taken: Any = None
+    batch: Any = None
 
     def take() -> Any:
-        nonlocal taken
-        taken = get_events()
-        return taken
+        nonlocal batch
+        batch = get_events()
+        return batch
 
     def start(*arguments: Any) -> Awaitable[None]:
-        nonlocal taken
+        nonlocal batch
         running: Awaitable[None] = process(*arguments)
-        taken = None
+        batch = None
         return running
 
     def recover() -> None:
         """Return events that were taken and not started, and count the places that are held."""
-        nonlocal taken
-        if taken is None:
+        nonlocal batch
+        if batch is None:
             return
-        (events, _, name), taken = taken, None
+        (events, _, name), batch = batch, None
         jobs = queue.active_jobs = [None if job is events else job for job in queue.active_jobs]
         waiting = queue.event_queue_per_concurrency_id[name]
         waiting.current_concurrency = sum(job[0].concurrency_id == name for job in jobs if job)
@@ -86,7 +146,7 @@ def supervise_queue(demo: gr.Blocks) -> None:
         setattr(queue, name, restarting(getattr(queue, name)))
 
 
-def contain_reports(demo: gr.Blocks) -> None:
+def contain_reports(demo: "gr.Blocks") -> None:
     """Keep the queue's messages from failing for anybody but their own session.
 
     Gradio (6.31) deletes a session's list of messages when its reader leaves, and removes the
@@ -116,7 +176,7 @@ def contain_reports(demo: gr.Blocks) -> None:
     queue.send_message, queue.broadcast_estimations = send_message, report_places
 
 
-def keep_sessions_with_events(demo: gr.Blocks) -> None:
+def keep_sessions_with_events(demo: "gr.Blocks") -> None:
     """Keep the messages of each session that has an event in the queue.
 
     Gradio (6.31) keeps lists of messages for 2,000 sessions and deletes the list that was made
@@ -136,6 +196,25 @@ def keep_sessions_with_events(demo: gr.Blocks) -> None:
         queue.pending_messages_per_session = _MessagesBySession(queue, lists.max_size)
 
 
+def forget_session(app: Any, session: str) -> None:
+    """Delete the session of a program's call that has ended: half a megabyte.
+
+    Gradio (6.31) keeps the sessions last used.
+
+    Without this function: sessions of programs take the place of visitors' sessions.
+    """
+    if not is_on():
+        return
+    holder = getattr(app, "state_holder", None)
+    queue = getattr(getattr(app, "get_blocks", lambda: None)(), "_queue", None)
+    for table in (
+        *(getattr(holder, name, {}) for name in ("session_data", "time_last_used")),
+        getattr(queue, "pending_messages_per_session", {}),
+    ):
+        if session in table:
+            del table[session]
+
+
 def log_tracebacks() -> None:
     """Have Gradio write the tracebacks of failed events to the log.
 
@@ -146,6 +225,8 @@ def log_tracebacks() -> None:
 
     Without this function: any client can fill the disk that keeps the log.
     """
+    from gradio import queueing, route_utils, routes
+
     for module in (queueing, routes, route_utils):
         if getattr(module, "traceback", None) is traceback:
             module.traceback = _LoggedTraceback
@@ -156,6 +237,8 @@ class _LoggedTraceback:
 
     @staticmethod
     def print_exc() -> None:
+        import gradio as gr
+
         if not isinstance(sys.exception(), gr.Error):
             log.exception("an event failed")
 

@@ -14,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.common.rpc import object_of
 from components.endpoints import ENDPOINTS, settings
+from components.gradio_patches import forget_session
 from qalign_core.run import Limits
 from qalign_core.validation import from_json, is_whole, short_repr
-from qalign_study.serve.guard import Guard, check_kind, received
+from qalign_study.serve.guard import Guard, check_kind, replay_body
 from qalign_study.serve.log import limit_log
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal
@@ -54,8 +55,8 @@ class RequestGuard(Guard):
         ours: hosts and origins.
     """
 
-    def __init__(self, app: ASGIApp, ours: OriginPolicy | None = None) -> None:
-        super().__init__(app, ours)
+    def __init__(self, app: ASGIApp, origin_policy: OriginPolicy | None = None) -> None:
+        super().__init__(app, origin_policy)
         # by the name of a stream: a session's, or an event's
         self._readers: Counter[str] = Counter()
         self._unread: dict[str, asyncio.Task[None]] = {}
@@ -84,7 +85,7 @@ class RequestGuard(Guard):
             self._readers[stream] -= 1
             self._readers += Counter()  # forgets what nobody reads
             if "/call/" in scope["path"]:
-                forget(scope["app"], stream)
+                forget_session(scope["app"], stream)
 
     async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         """Check what is sent and pass it on; what it starts has to be read.
@@ -105,7 +106,7 @@ class RequestGuard(Guard):
             _check_question(body, scope["app"].get_blocks().blocks)
         elif body and not _OTHERS.search(path):
             _object(body)
-        again, answer = received(body, receive), b""
+        again, answer = replay_body(body, receive), b""
         del body
 
         async def listen(message: Message) -> None:
@@ -153,22 +154,7 @@ class RequestGuard(Guard):
                 await self._get(get, silent, nowhere)
 
 
-def forget(app: Any, session: str) -> None:
-    """Let Gradio forget the session of a call, which does not come again: half a megabyte.
-
-    Without its tables it keeps the sessions last used, and a program's take the place of visitors'.
-    """
-    holder = getattr(app, "state_holder", None)
-    queue = getattr(getattr(app, "get_blocks", lambda: None)(), "_queue", None)
-    for table in (
-        *(getattr(holder, name, {}) for name in ("session_data", "time_last_used")),
-        getattr(queue, "pending_messages_per_session", {}),
-    ):
-        if session in table:
-            del table[session]
-
-
-def guarded(ours: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def guarded(origin_policy: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """Put the door around an app and limit its log when it starts.
 
     Gradio puts its own layers around all others, and its web server has a log of its own.
@@ -177,7 +163,7 @@ def guarded(ours: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[N
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         if not isinstance(app.middleware_stack, RequestGuard):  # started again
-            app.middleware_stack = RequestGuard(app.middleware_stack, ours)
+            app.middleware_stack = RequestGuard(app.middleware_stack, origin_policy)
         limit_log()
         yield
 
@@ -192,8 +178,8 @@ def _check_names(scope: Scope) -> None:
     """
     if _CLOSED.search(scope["path"]):
         raise HTTPRefusal(403, "this server accepts no files")
-    for found in _NAMED.finditer(scope["path"]):
-        _check_name("session_hash", found[1] or found[2])
+    for match in _NAMED.finditer(scope["path"]):
+        _check_name("session_hash", match[1] or match[2])
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     for name in query.get("session_hash", []):
         _check_name("session_hash", name)
@@ -215,11 +201,11 @@ def _check_name(key: str, name: object) -> None:
 
 def _stream_of(scope: Scope) -> str | None:
     """Which stream a request reads, by its name; None if none."""
-    found = _STREAM.search(scope["path"])
-    if found is None:
+    match = _STREAM.search(scope["path"])
+    if match is None:
         return None
     query = parse_qs(scope["query_string"].decode("latin-1"))
-    return found[3] or query.get("session_hash", [""])[0]
+    return match[3] or query.get("session_hash", [""])[0]
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -228,15 +214,15 @@ def _object(body: bytes) -> dict[str, Any]:
     Raises:
         HTTPRefusal: it is not.
     """
-    said = object_of(body)
+    payload = object_of(body)
     for key in ("session_hash", "event_id"):
-        _check_name(key, said.get(key))
-    return said
+        _check_name(key, payload.get(key))
+    return payload
 
 
-def _values(said: dict[str, Any], least: int, most: int, what: str) -> list[Any]:
+def _values(payload: dict[str, Any], least: int, most: int, what: str) -> list[Any]:
     """The values that a request has; it is refused unless there are as many as it takes."""
-    values = said.get("data")
+    values = payload.get("data")
     if not isinstance(values, list) or not least <= len(values) <= most:
         got = f"{len(values)} of them" if isinstance(values, list) else short_repr(values)
         raise HTTPRefusal(422, f"data must be a list of {what}, got {got}")
@@ -249,17 +235,17 @@ def _check_question(body: bytes, blocks: Mapping[int, Any]) -> None:
     Raises:
         HTTPRefusal: it is none.
     """
-    said = _object(body)
-    number: Any = said.get("component_id")
+    payload = _object(body)
+    number: Any = payload.get("component_id")
     if not is_whole(number) or number not in blocks:
         raise HTTPRefusal(
             422, f"component_id must be the number of a component, got {short_repr(number)}"
         )
-    name = said.get("fn_name")
-    asked = getattr(blocks[number], name, None) if isinstance(name, str) else None
-    if not getattr(asked, "_is_server_fn", False):
+    name = payload.get("fn_name")
+    function = getattr(blocks[number], name, None) if isinstance(name, str) else None
+    if not getattr(function, "_is_server_fn", False):
         raise HTTPRefusal(404, f"component {number} has no function {short_repr(name)}")
-    if said.get("session_hash") is None or "data" not in said:
+    if payload.get("session_hash") is None or "data" not in payload:
         raise HTTPRefusal(422, "session_hash and data are missing; send both")
 
 
@@ -269,8 +255,8 @@ def _checked_event(body: bytes, events: Mapping[int, Any]) -> str | None:
     Raises:
         HTTPRefusal: it is none, or its values are more or fewer than the event takes.
     """
-    said = _object(body)
-    number: Any = said.get("fn_index")
+    payload = _object(body)
+    number: Any = payload.get("fn_index")
     if not is_whole(number) or number not in events:
         raise HTTPRefusal(
             422,
@@ -278,8 +264,8 @@ def _checked_event(body: bytes, events: Mapping[int, Any]) -> str | None:
             "use /call",
         )
     n = len(events[number].inputs)
-    _values(said, n, n, f"{n} values for event {number}")
-    return said.get("session_hash")
+    _values(payload, n, n, f"{n} values for event {number}")
+    return payload.get("session_hash")
 
 
 def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
@@ -293,21 +279,21 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
             404, f"there is no endpoint {short_repr(name)}; choose one of {', '.join(ENDPOINTS)}"
         )
     known = [each.name for each in settings(Limits())]
-    said = _object(body)
+    payload = _object(body)
     if by_name:
-        given = said
-        if unknown := [key for key in said if key not in known]:
+        sent = payload
+        if unknown := [key for key in payload if key not in known]:
             raise HTTPRefusal(
                 422, f"{name} has no setting {short_repr(unknown[0])}; it has {', '.join(known)}"
             )
     else:
         most = len(known)
-        values = _values(said, 0, most, f"at most {most} settings ({', '.join(known)})")
-        given = dict(zip(known, values, strict=False))
-        said["data"] = values + [None] * (len(known) - len(values))
-    for key, value in given.items():
+        values = _values(payload, 0, most, f"at most {most} settings ({', '.join(known)})")
+        sent = dict(zip(known, values, strict=False))
+        payload["data"] = values + [None] * (len(known) - len(values))
+    for key, value in sent.items():
         if isinstance(value, list | dict):  # Gradio would take some of them for files
             raise HTTPRefusal(422, f"{key} must be a text or a number, got {short_repr(value)}")
-    if "prompt" not in given:
+    if "prompt" not in sent:
         raise HTTPRefusal(422, "the prompt is missing; send it with the call")
-    return json.dumps(said).encode()
+    return json.dumps(payload).encode()

@@ -20,7 +20,7 @@ from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
 from qalign_study.export.scripts import WEB, bundle, sheets
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_SAYS = (
+_INTRODUCTION = (
     "A language model rewrites its own answer from a random place. A reward model scores both "
     "texts, and a weighted coin decides which stays."
 )
@@ -42,7 +42,7 @@ def write_site(folder: Path) -> list[Path]:
     """Write every page of the site; returns their paths, the first page first."""
     slides = write_slides(folder)
     entry = gallery()["watch"]
-    watch = page(entry.path.read_text("utf-8"), title=entry.title, says=entry.says, live=True)
+    watch = page(entry.path.read_text("utf-8"), title=entry.title, caption=entry.says, live=True)
     pages = {"index": _index(), "watch": watch, "learn": _learn(), "glossary": _glossary()}
     for name, text in pages.items():
         write_whole(folder / f"{name}.html", text.encode())
@@ -62,7 +62,7 @@ def _index() -> str:
     )
     return _page(
         "QAlign Explorer",
-        f"<h1>QAlign Explorer</h1><p>{_SAYS}</p>",
+        f"<h1>QAlign Explorer</h1><p>{_INTRODUCTION}</p>",
         '<ul><li><a href="watch.html">Watch</a>: a recorded chain, and new ones that your browser '
         "draws (5 MB).</li>",
         '<li><a href="learn.html">Lessons</a>: predict each part of a step before you see it.</li>',
@@ -73,9 +73,9 @@ def _index() -> str:
 
 def _learn() -> str:
     """The lessons that need no server, with the player that they speak of."""
-    shown = [WEB / name / name for name in ("player", "inside", "learn")]
-    parts = [*shown, WEB / "learn" / "alone"]
-    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*shown)
+    visible_parts = [WEB / name / name for name in ("player", "inside", "learn")]
+    parts = [*visible_parts, WEB / "learn" / "alone"]
+    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*visible_parts)
     style += ".learn-open .learn-list { display: none }"
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     return (
@@ -92,7 +92,7 @@ def _glossary() -> str:
     for part, ideas in groupby(dictionary.ideas().values(), key=lambda idea: idea.part):
         entries = "".join(
             f"<dt><b>{html.escape(idea.word)}</b> <i>{html.escape(idea.symbol)}</i></dt>"
-            f"<dd>{html.escape(idea.says)}<br><code>{html.escape(idea.formula)}</code></dd>"
+            f"<dd>{html.escape(idea.sentence)}<br><code>{html.escape(idea.formula)}</code></dd>"
             for idea in ideas
         )
         parts.append(f"<h2>{html.escape(part)}</h2><dl>{entries}</dl>")

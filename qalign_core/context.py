@@ -1,18 +1,21 @@
-"""What is carried unseen, in one place: context variables that no function takes or returns.
+"""Context variables: state that functions share without passing it as an argument.
 
 A coroutine sets them where it begins. The coroutines it awaits, the tasks it starts and the threads
-that load its models inherit them. None of them changes a number: they decide who is served first
-and who hears that a model is being loaded.
+that load its models inherit them. None of them changes a number: they set the order in which
+requests are served, and who receives progress messages while a model loads.
 """
 
 from collections.abc import Callable
 from contextvars import ContextVar
 
 RUN: ContextVar[str] = ContextVar("qalign_run", default="")
-"""Whose work this is. Set it (`RUN.set(session_id)`) so that runs share a model fairly."""
+"""The run that this work belongs to. Set it (`RUN.set(session_id)`) so that runs share a model
+fairly."""
 
-ASIDE: ContextVar[bool] = ContextVar("qalign_aside", default=False)
-"""Whether nobody watches this work: while a model is busy, it comes second."""
+BACKGROUND: ContextVar[bool] = ContextVar("qalign_background", default=False)
+"""True for background work, which yields to interactive work while a model is busy."""
 
-TOLD: ContextVar[Callable[[str], None]] = ContextVar("qalign_told", default=lambda what: None)
-"""Set it to receive short messages about a model that is being loaded."""
+PROGRESS: ContextVar[Callable[[str], None]] = ContextVar(
+    "qalign_progress", default=lambda message: None
+)
+"""Receives short progress messages while a model loads."""

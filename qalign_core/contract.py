@@ -86,7 +86,7 @@ async def same_seed(subject: Subject) -> Found:
     """Draw some seeds again, one request at a time."""
     n = N_SEEDS // 4
     if len({response.tokens for response in subject.drawn}) == 1:
-        return None, f"{N_SEEDS} seeds gave one response; use a higher temperature"
+        return None, f"{N_SEEDS} seeds gave one response; use a higher temperature, top-p or top-k"
     for seed in range(n):
         if (await subject.draw_one(seed)).tokens != subject.drawn[seed].tokens:
             return False, f"seed {seed} gave one text among {N_SEEDS} requests and another alone"
@@ -124,13 +124,30 @@ async def told_chances(subject: Subject) -> Found:
     if total > 1.001:
         return False, f"the probabilities of what {N_DRAWS} draws gave sum to {total:.4g}"
     if len(observed) < 2:
-        return None, "the first tokens are nearly certain; use a higher temperature"
+        return None, _untestable(drawn)
     from scipy.stats import chi2  # slow to import
 
     statistic = float(((observed - expected) ** 2 / expected).sum())
     p = min(1.0, len(tried) * float(chi2.sf(statistic, len(observed) - 1)))
     said = f"chi-square over {len(observed)} cells of {N_DRAWS} draws: p = {p:.2g}"
     return p >= FALSE_ALARM, f"{said}; a correct model fails with probability {FALSE_ALARM:g}"
+
+
+def _untestable(drawn: Sequence[Response]) -> str:
+    """Say why all draws share one cell: their first tokens are too certain, too varied, or both."""
+    likeliest = [
+        max(math.exp(math.fsum(response.log_probs[:length])) for response in drawn)
+        for length in range(1, FIRST + 1)
+    ]
+    if N_DRAWS * likeliest[0] < LEAST:
+        return (
+            f"the likeliest first token has a probability of {likeliest[0]:.2g}, too little for "
+            f"{N_DRAWS} draws; use a lower temperature, top-p or top-k"
+        )
+    sure = "the first tokens are nearly certain"
+    if N_DRAWS * likeliest[-1] < LEAST:
+        return f"{sure} and those after them too varied for {N_DRAWS} draws; use another prompt"
+    return f"{sure}; use a higher temperature, top-p or top-k"
 
 
 def _cells(drawn: Sequence[Response], length: int) -> tuple[Array, Array, float]:

@@ -23,7 +23,7 @@ def is_conversation(prompt: str) -> bool:
     return prompt.lstrip().startswith(_BEGINS)
 
 
-def written(messages: object) -> str:
+def format_prompt(messages: object) -> str:
     """Messages as a prompt; a single message of the user is its own text.
 
     Raises:

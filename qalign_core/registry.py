@@ -38,8 +38,8 @@ from qalign_core.rewards.functions import (
 )
 from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
-from qalign_core.run import USUAL, Sampling
-from qalign_core.validation import checked, first_line, read_file
+from qalign_core.run import DEFAULT_SAMPLING, Sampling
+from qalign_core.validation import first_line, read_field, read_file
 
 MAX_BYTES = 2**20
 """Of the file of a registry."""
@@ -144,7 +144,7 @@ def _entry(kind: str, values: dict[str, Any]) -> Entry:
     entry = Entry(kind=kind, **{"title": values.get("id"), **values})
     for name, annotation in get_type_hints(Entry).items():
         if name != "sampling":
-            checked({name: getattr(entry, name)}, name, annotation)
+            read_field({name: getattr(entry, name)}, name, annotation)
     return entry
 
 
@@ -192,7 +192,7 @@ def entries_of(kind: str) -> tuple[Entry, ...]:
     return tuple(e for key, e in entries().items() if key == (kind, e.id))
 
 
-def present_name(kind: str, id: str) -> str:
+def current_name(kind: str, id: str) -> str:
     """The name today of a model, or of each in a sum of rewards, that may be given by a former one.
 
     Raises:
@@ -245,7 +245,7 @@ def load_language_model(
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
-    return lm.with_sampling(replace(sampling or default or USUAL, **settings))
+    return lm.with_sampling(replace(sampling or default or DEFAULT_SAMPLING, **settings))
 
 
 def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:
@@ -391,7 +391,7 @@ def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
                 f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
             )
         try:
-            checked(given, name, taken[name])
+            read_field(given, name, taken[name])
         except ValueError as error:
             raise ModelLoadError(f"{id} has the option {error}") from error
 
@@ -409,7 +409,7 @@ def loaded() -> tuple[str, ...]:
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
     """The model of that name, which all share who ask for it with these options."""
     options = {name: value for name, value in options.items() if value is not None}
-    id = present_name(kind, id)
+    id = current_name(kind, id)
     return LOADED.get((kind, id, *sorted(options.items())), lambda: _load(kind, id, options))
 
 

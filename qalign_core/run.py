@@ -1,8 +1,14 @@
-"""All that one run is: read, checked, limited and written here and nowhere else.
+"""The settings of one run: parsed, checked, limited and printed in this module only.
 
-`Run` is made at the door (command line, endpoint, form, link, header of a trace) and handed on
-whole. Each field says what it is, in which range, and what a person is told of it, so that every
-door takes its options from the fields: a setting more is a line more in `Run`.
+`Run` is created where settings enter (command line, endpoint, form, link, header of a trace). Each
+field declares its default, label, help text and range, and all of these interfaces take their
+options from the fields, so a new setting is one new field:
+
+    >>> run = Run.read({"prompt": "What is 2 + 2?", "beta": "0.5"}).check()
+    >>> run.beta, run.steps, run.extractor
+    (0.5, 64, 'number')
+    >>> run.query()
+    'prompt=What+is+2+%2B+2%3F&beta=0.5'
 """
 
 import math
@@ -16,36 +22,36 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.messages import messages_of, question_of, written
+from qalign_core.messages import format_prompt, messages_of, question_of
 from qalign_core.move_spec import parse_moves
-from qalign_core.target import Target, renamed
+from qalign_core.target import Target, rename_settings
 from qalign_core.validation import is_text, is_whole, short_repr
 
 EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
-"""Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
-OPEN = "none"
-"""What stands for no extractor in options and links: the prompt is open-ended."""
-WRITING = ("Write", "Please write")
-"""How the prompts of writing tasks begin; unless somebody says otherwise, they are open-ended."""
+"""Names of the built-in answer extractors (`decide.answers.extraction`)."""
+NO_EXTRACTOR = "none"
+"""The spelling of "no extractor" in options and links: the prompt is open-ended."""
+WRITING_PREFIXES = ("Write", "Please write")
+"""Prefixes of the prompts of writing tasks, which are open-ended by default."""
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name is that of a function or class in a Python file, "FILE.py:NAME"."""
+    """True if a name refers to a function or class in a Python file, "FILE.py:NAME"."""
     return ".py:" in name
 
 
-INVENTORY = "How many of each"
-"""What prompts of inventories ask: their answers are all of the amounts, each with its name."""
+INVENTORY_QUESTION = "How many of each"
+"""The question in inventory prompts; its answer lists every amount with its name."""
 
 NO_REWARD = "none"
-"""The reward model that is none: 0 for every text."""
+"""Name of the constant reward: 0 for every text."""
 
 MAX_STEPS = 10**7
-"""Proposals of a chain; a server may allow fewer."""
+"""Largest number of proposals per chain; a server may allow fewer."""
 MAX_COUNT = 10**9
-"""The largest number of anything: samples, problems, tokens."""
+"""Largest count of samples, problems or tokens."""
 MAX_TEXT = 1_000_000
-"""Characters of any setting that is a text; a server may allow fewer."""
+"""Largest number of characters in a text setting; a server may allow fewer."""
 
 
 def check_count(name: str, value: int, minimum: int) -> int:
@@ -59,7 +65,7 @@ def check_count(name: str, value: int, minimum: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the base LM is sampled; a different setting is a different base distribution.
+    """Sampling parameters of the base LM; they define its distribution.
 
     Attributes:
         temperature: > 0; 1.0 is the LM itself.
@@ -74,16 +80,16 @@ class Sampling:
     max_new_tokens: int = 256
 
 
-USUAL = Sampling()
-"""How a model is sampled where nothing else is set: the only place of these four defaults."""
+DEFAULT_SAMPLING = Sampling()
+"""Default sampling parameters; these four defaults are defined nowhere else."""
 
-OF_COMMAND: Mapping[str, Mapping[str, int]] = {
+COMMAND_DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "run": {"pool": 0},  # it prints no samples
-    "compare": {"pool": 4096},  # a cap: the samples end where they have cost what the chains did
+    "compare": {"pool": 4096},  # an upper limit: sampling stops at the cost of the chains
     "evaluate": {"pool": 256},
     "train-rm": {"steps": 16},
 }
-"""The settings of a run whose default is another one in a command."""
+"""Defaults that differ from those of `Run`, by command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +97,14 @@ class Limits:
     """Caps of a server; each is an environment variable, `QALIGN_MAX_STEPS` and so on.
 
     Attributes:
-        steps: proposals a chain.
-        samples: independent samples a run.
-        chains: chains a run.
+        steps: proposals per chain.
+        samples: independent samples per run.
+        chains: chains per run.
         runs: runs that sample at the same time.
-        queue: runs that wait for that before a program's call is refused; visitors always wait.
+        queue: runs that may wait for a place before calls by programs are refused; visitors always
+            wait.
         tokens: length limit of a response.
-        prompt: characters of a prompt, and of every other text.
+        prompt: characters of a prompt, and of every other text setting.
     """
 
     steps: int = 1024
@@ -110,7 +117,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """The defaults, with what the environment says instead.
+        """Return the default limits, overridden by environment variables.
 
         Raises:
             InvalidSetting: a variable is not a whole number above 0.
@@ -131,37 +138,37 @@ class Limits:
 def setting(
     default: Any,
     label: str,
-    says: str,
+    help: str,
     *,
-    least: float = -math.inf,
-    most: float = math.inf,
+    min: float = -math.inf,
+    max: float = math.inf,
     cap: str = "",
     choices: tuple[str, ...] = (),
     page: bool = True,
 ) -> Any:
-    """A field of `Run`.
+    """Declare a field of `Run`.
 
     Args:
-        default: where nobody says anything.
-        label: what a form calls it.
-        says: what it means, in a few words: the help of every door.
-        least, most: the range of a number, ends included.
+        default: the default value.
+        label: the label in forms.
+        help: the help text of forms, options and endpoints.
+        min, max: the range of a number, ends included.
         cap: the field of `Limits` that bounds it on a server.
-        choices: the only values of a text.
-        page: whether pages' forms and links have it.
+        choices: the allowed values of a text.
+        page: True if forms and links on pages include it.
     """
-    told = {"label": label, "says": says, "least": least, "most": most, "cap": cap}
-    return field(default=default, metadata={**told, "choices": choices, "page": page})
+    metadata = {"label": label, "help": help, "min": min, "max": max, "cap": cap}
+    return field(default=default, metadata={**metadata, "choices": choices, "page": page})
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that decides a run; the same settings draw the same steps and samples.
+    """All settings of a run; the same settings draw the same steps and samples.
 
-    `burn_in` only changes what is shown and decided. `matched` says what ends where: "none", the
-    chains have `steps` proposals and the pool `pool` samples; "pool", the pool ends where it has
-    cost what the chains did (and has `pool` samples at most); "chain", the chain ends where it has
-    cost what the pool did (and has `steps` proposals at most).
+    `burn_in` changes only displays and decisions. `matched` sets where chains and pool end: with
+    "none", the chains make `steps` proposals and the pool has `pool` samples; with "pool", the pool
+    stops at the cost of the chains (at most `pool` samples); with "chain", the chains stop at the
+    cost of the pool (at most `steps` proposals).
     """
 
     prompt: str = setting("", "Problem", "the text that the model answers", cap="prompt")
@@ -186,68 +193,66 @@ class Run:
         1.0,
         "β (beta)",
         "small: follow the reward; large: stay close to the model",
-        least=1e-3,
-        most=1e3,
+        min=1e-3,
+        max=1e3,
     )
     sharpness: float = setting(
         1.0,
         "Sharpness (κ)",
         "power of the model's own probability in the target; 1 as in the paper",
-        least=1.0,
-        most=100.0,
+        min=1.0,
+        max=100.0,
     )
     move: str = setting(
         "suffix",
         "Moves",
         "how proposals are made: suffix, entropy, or a mix such as 0.5*suffix+0.5*block(:)",
-        most=300,
+        max=300,
     )
-    steps: int = setting(
-        64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
-    )
-    chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
+    steps: int = setting(64, "Steps", "proposals in each chain", min=0, max=MAX_STEPS, cap="steps")
+    chains: int = setting(1, "Chains", "independent chains", min=1, max=10**4, cap="chains")
     seed: int = setting(
-        7, "Seed", "the same seed and settings give everybody the same run", least=0, most=2**31 - 1
+        7, "Seed", "the same seed and settings give everybody the same run", min=0, max=2**31 - 1
     )
     temperature: float = setting(
-        USUAL.temperature,
+        DEFAULT_SAMPLING.temperature,
         "Temperature",
         "temperature of the language model; 1 leaves it unchanged",
-        least=0.05,
-        most=5.0,
+        min=0.05,
+        max=5.0,
     )
     max_new_tokens: int = setting(
-        USUAL.max_new_tokens,
+        DEFAULT_SAMPLING.max_new_tokens,
         "Length limit",
         "maximum tokens in a response, including the end token",
-        least=1,
-        most=10**6,
+        min=1,
+        max=10**6,
         cap="tokens",
     )
     top_p: float = setting(
-        USUAL.top_p,
+        DEFAULT_SAMPLING.top_p,
         "Top-p",
         "draw from the most likely tokens with this total probability; 1 is off",
-        least=1e-6,
-        most=1.0,
+        min=1e-6,
+        max=1.0,
     )
     top_k: int = setting(
-        USUAL.top_k,
+        DEFAULT_SAMPLING.top_k,
         "Top-k",
         "draw from this many of the most likely tokens; 0 is off",
-        least=0,
-        most=10**6,
+        min=0,
+        max=10**6,
     )
     burn_in: int = setting(
         0,
         "Burn-in",
         "number of early states that are not counted",
-        least=0,
-        most=10**7,
+        min=0,
+        max=10**7,
         cap="steps",
     )
     pool: int = setting(
-        64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples"
+        64, "Pool", "independent samples of the model alone", min=0, max=10**7, cap="samples"
     )
     matched: str = setting(
         "none",
@@ -259,69 +264,69 @@ class Run:
 
     @property
     def target(self) -> Target:
-        """What the chains sample."""
+        """The distribution that the chains sample."""
         return Target(self.beta, self.sharpness)
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether the chain needs each token's log-probability, so that a trace keeps them."""
+        """True if the chain needs token log-probabilities, which a trace then stores."""
         return self.sharpness != 1.0 or any(part.reads_log_probs for part in parse_moves(self.move))
 
     @property
     def sampling(self) -> Sampling:
-        """How the base model is sampled."""
+        """The sampling parameters of the base model."""
         return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
 
     @property
-    def rewarded(self) -> bool:
-        """Whether there is a reward; without one beta plays no role."""
+    def has_reward(self) -> bool:
+        """True if there is a reward; without a reward, beta has no effect."""
         return self.rm != NO_REWARD
 
     @classmethod
     @cache
     def kinds(cls) -> Mapping[str, type]:
-        """What each setting is: int, float or str (a text that may be left out is one too)."""
+        """Return the type of each setting by name: int, float or str (also for optional texts)."""
         hints = get_type_hints(cls)
-        told = [each.name for each in fields(cls) if "says" in each.metadata]
+        names = [each.name for each in fields(cls) if "help" in each.metadata]
         return MappingProxyType(
-            {name: hints[name] if hints[name] in (int, float) else str for name in told}
+            {name: hints[name] if hints[name] in (int, float) else str for name in names}
         )
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
-        """A run from what a browser, a program or a command line sent: anybody's word.
+    def read(cls, settings: Mapping[str, Any]) -> Self:
+        """Parse untrusted settings from a browser, a program or a command line.
 
-        What is not given has its default; without an extractor the prompt decides. The prompt may
-        be a list of messages too.
+        A missing setting gets its default; the default extractor depends on the prompt. The prompt
+        may also be a list of messages.
 
         Raises:
-            InvalidSetting: a value is not of its setting's kind; one sentence.
-            InvalidPrompt: the messages are no conversation.
+            InvalidSetting: a value has the wrong type for its setting.
+            InvalidPrompt: the messages are not a conversation.
         """
         values: dict[str, Any] = {}
-        given = renamed(given)
+        settings = rename_settings(settings)
         for name, kind in cls.kinds().items():
-            if name in given:
-                value = given[name]
+            if name in settings:
+                value = settings[name]
                 if name == "prompt" and isinstance(value, list | tuple):
-                    value = written(value)
-                read = _READ[kind](name, value)
-                values[name] = read.strip() or None if name == "reference" else read
+                    value = format_prompt(value)
+                value = _PARSERS[kind](name, value)
+                values[name] = value.strip() or None if name == "reference" else value
         extractor = values.get("extractor") or default_extractor(values.get("prompt", ""))
-        values["extractor"] = None if extractor == OPEN else extractor
+        values["extractor"] = None if extractor == NO_EXTRACTOR else extractor
         return cls(**values)
 
     def check(self, limits: Limits | None = None) -> Self:
-        """Return this run if it can be; with `limits`, if that server allows it.
+        """Return this run if its settings are valid and, with `limits`, allowed on that server.
 
         Raises:
-            InvalidSetting, InvalidPrompt: one sentence for the first setting that cannot be.
+            InvalidSetting, InvalidPrompt: one sentence about the first invalid setting.
         """
         if not self.prompt.strip():
             raise InvalidPrompt("the problem is empty; write one, or press New problem")
         messages_of(self.prompt)
         for each in fields(self):
-            if "says" in each.metadata:
+            if "help" in each.metadata:
                 _check(each.name, getattr(self, each.name), each.metadata, limits)
         for name in ("lm", "rm"):
             if not getattr(self, name).strip():
@@ -338,7 +343,7 @@ class Run:
         return self
 
     def within(self, limits: Limits) -> Self:
-        """The same run, with no number larger than a server allows."""
+        """Return the same run with every number reduced to the limit of a server."""
         cut = {
             each.name: min(getattr(self, each.name), getattr(limits, each.metadata["cap"]))
             for each in fields(self)
@@ -348,38 +353,38 @@ class Run:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The settings that are numbers, by name."""
+        """The numeric settings by name."""
         return {name: getattr(self, name) for name, kind in self.kinds().items() if kind is not str}
 
     def changes(self) -> dict[str, str]:
-        """What differs from what `read` makes of the prompt alone, as texts that it takes."""
-        usual = type(self).read({"prompt": self.prompt}).with_changes(prompt="")
+        """Return the settings that differ from their defaults, as texts that `read` accepts."""
+        default = type(self).read({"prompt": self.prompt}).with_changes(prompt="")
         return {
-            name: _shown(value)
+            name: _format(value)
             for name in self.kinds()
-            if (value := getattr(self, name)) != getattr(usual, name)
+            if (value := getattr(self, name)) != getattr(default, name)
         }
 
     def query(self) -> str:
-        """The query of a link: what differs from the defaults, readable."""
+        """Return the query of a link: the settings that differ from their defaults."""
         return urlencode(self.changes())
 
     def with_changes(self, **changes: Any) -> Self:
-        """The same run with other values."""
+        """Return the same run with other values."""
         return replace(self, **changes)
 
 
 def default_extractor(prompt: str) -> str:
-    """How the answers to a prompt are read unless somebody says otherwise."""
-    asked = question_of(prompt)
-    if asked.startswith(WRITING):
-        return OPEN
-    return "amounts" if INVENTORY in asked else "number"
+    """Return the default extractor for the answers to a prompt."""
+    question = question_of(prompt)
+    if question.startswith(WRITING_PREFIXES):
+        return NO_EXTRACTOR
+    return "amounts" if INVENTORY_QUESTION in question else "number"
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if value is None:
-        return OPEN
+        return NO_EXTRACTOR
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
@@ -416,35 +421,35 @@ def _int(name: str, value: object) -> int:
         return int(value)
     if is_whole(value):
         return int(value)  # type: ignore[call-overload,no-any-return]
-    # a browser has one kind of number: 64.0 is 64 there
+    # JavaScript has one type of number, so a browser may send 64.0 for 64
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     raise InvalidSetting(f"{name} must be a whole number, got {short_repr(value)}")
 
 
-_READ: Mapping[type, Any] = {str: _text, float: _float, int: _int}
+_PARSERS: Mapping[type, Any] = {str: _text, float: _float, int: _int}
 
 
-def _check(name: str, value: Any, told: Mapping[str, Any], limits: Limits | None) -> None:
+def _check(name: str, value: Any, setting: Mapping[str, Any], limits: Limits | None) -> None:
     where = ""
-    least, most = told["least"], told["most"]
-    if limits is not None and told["cap"]:
+    low, high = setting["min"], setting["max"]
+    if limits is not None and setting["cap"]:
         where = " on this server"
-        most = min(most, getattr(limits, told["cap"]))
+        high = min(high, getattr(limits, setting["cap"]))
     if isinstance(value, str):
-        if len(value) > most:
+        if len(value) > high:
             raise InvalidPrompt(
-                f"the {told['label'].lower()} has {len(value):,} characters; "
-                f"{most:,} at most{where}"
+                f"the {setting['label'].lower()} has {len(value):,} characters; "
+                f"{high:,} at most{where}"
             )
         own = name == "extractor" and limits is None and is_file_name(value)  # not on a server
-        if told["choices"] and value not in told["choices"] and not own:
+        if setting["choices"] and value not in setting["choices"] and not own:
             raise InvalidSetting(
-                f"{name} must be one of {', '.join(told['choices'])}, got {short_repr(value)}"
+                f"{name} must be one of {', '.join(setting['choices'])}, got {short_repr(value)}"
             )
-    elif value is not None and not least <= value <= most:
+    elif value is not None and not low <= value <= high:
         raise InvalidSetting(
-            f"{name} must be between {_bound(least)} and {_bound(most)}{where}, got {value:g}"
+            f"{name} must be between {_bound(low)} and {_bound(high)}{where}, got {value:g}"
         )
 
 

@@ -1,7 +1,14 @@
 """The distribution that a chain samples: `pi(y|x) ∝ p_LM(y|x)^sharpness exp(r(x,y)/beta)`.
 
-The paper's target (Eq. 1) has a sharpness of 1. A target is checked once, when it is
-made, and is then handed on whole. How a proposal is made is a move's own business (`chain.moves`).
+The paper's target (Eq. 1) has a sharpness of 1. A target is checked when it is constructed. Moves
+(`chain.moves`) make the proposals; a target only compares two responses:
+
+    >>> paper = Target(beta=0.5)
+    >>> float(paper.log_ratio(Scores(reward=1.25), Scores(reward=1.0)))
+    0.5
+    >>> sharp = Target(beta=0.5, sharpness=2.0)
+    >>> float(sharp.log_ratio(Scores(reward=1.0, log_prob=-3.0), Scores(1.0, log_prob=-5.0)))
+    2.0
 """
 
 from collections.abc import Mapping
@@ -15,21 +22,21 @@ from numpy.typing import ArrayLike, NDArray
 from qalign_core.errors import InvalidSetting
 from qalign_core.validation import HUGE, short_repr
 
-FORMER = {"alpha": "sharpness"}
-"""Former names of settings, in links, traces, options and keywords, each with its present name."""
+OLD_NAMES = {"alpha": "sharpness"}
+"""Old names of settings in links, traces, options and keywords, each with its current name."""
 
 
-def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings under their present names."""
-    return {FORMER.get(name, name): value for name, value in given.items()}
+def rename_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same settings under their current names."""
+    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 class Scored(Protocol):
-    """A response, or an array of them, as a target sees it."""
+    """What a target reads of a response, or of an array of responses."""
 
     @property
     def reward(self) -> ArrayLike:
-        """The reward `r(x, y)`, raw RM units."""
+        """Reward `r(x, y)`, in raw RM units."""
 
     @property
     def log_prob(self) -> ArrayLike | None:
@@ -38,7 +45,7 @@ class Scored(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Rewards of many responses and, for a sharper target, their ln p(y|x); arrays broadcast."""
+    """Rewards of responses and, for a sharper target, their ln p(y|x); arrays broadcast."""
 
     reward: ArrayLike
     log_prob: ArrayLike | None = None
@@ -49,12 +56,12 @@ class Target:
     """`pi(y|x) ∝ p_LM(y|x)^sharpness exp(r(x,y)/beta)`.
 
     Attributes:
-        beta: temperature of the reward, in raw RM units, > 0; a small beta follows the reward. For
-            several betas at once, an array that broadcasts with the rewards.
+        beta: temperature of the reward, in raw RM units, > 0; a small beta follows the reward. An
+            array of betas broadcasts with the rewards.
         sharpness: power of the model's probability, >= 1; the paper's is 1.
 
     Raises:
-        InvalidSetting: beta is not a finite number > 0, or sharpness is not one >= 1.
+        InvalidSetting: beta is not a finite number > 0, or sharpness not a finite number >= 1.
     """
 
     beta: float
@@ -79,17 +86,17 @@ class Target:
 
     @property
     def is_sharp(self) -> bool:
-        """Whether the target needs the log-probability of every response."""
+        """True if the target needs the log-probability of every response."""
         return self.sharpness != 1.0
 
     def log_ratio(self, new: Scored, old: Scored) -> NDArray[Any]:
-        """Natural log of `pi(y')/pi(y)` relative to the base LM; elementwise for arrays.
+        """Return the natural log of `pi(y')/pi(y)` relative to the base LM; elementwise for arrays.
 
-        `(r' - r)/beta + (sharpness - 1)(log p' - log p)`: one factor p'/p of the target's power
-        cancels with how proposals are drawn. At sharpness 1 no log-probability is read.
+        `(r' - r)/beta + (sharpness - 1)(log p' - log p)`: one factor p'/p of the target cancels
+        with the probability of the proposal. At sharpness 1 no log-probability is read.
 
         Raises:
-            InvalidSetting: a reward, or a log-probability that is needed, is not finite.
+            InvalidSetting: a reward or a required log-probability is not finite.
         """
         r_new, r_old = np.asarray(new.reward, np.float64), np.asarray(old.reward, np.float64)
         if not (np.isfinite(r_new).all() and np.isfinite(r_old).all()):

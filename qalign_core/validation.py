@@ -67,7 +67,7 @@ KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
 """What a value from outside can be, by its annotation: in words, and whether one is that."""
 
 
-def checked(values: Mapping[str, Any], name: str, kind: Any) -> Any:
+def read_field(values: Mapping[str, Any], name: str, kind: Any) -> Any:
     """The value of that name, None if it is not there.
 
     Raises:

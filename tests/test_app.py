@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -18,7 +17,6 @@ import gradio as gr
 import httpx
 import pytest
 from browser import PATIENCE, serve
-from gradio.state_holder import SessionState
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 from starlette.applications import Starlette
@@ -42,7 +40,7 @@ from qalign_core.decide.rules import RULES
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_trace
 from qalign_core.run import Limits, Run
-from qalign_study.sheet.words import COUNTED
+from qalign_study.sheet.words import COMPUTE_NOTE
 
 pytestmark = pytest.mark.slow
 
@@ -56,40 +54,6 @@ def test_every_handler_of_the_page_is_private_and_two_endpoints_are_typed():
         assert types["beta"] == "float"
         assert types["steps"] == "int"
         assert [p["parameter_has_default"] for p in endpoint["parameters"]][:2] == [False, True]
-
-
-def test_a_visitor_costs_no_copy_of_the_page(monkeypatch):
-    demo, written = app.build_app(), []
-    config_for_block = type(demo.default_config).config_for_block
-    monkeypatch.setattr(
-        type(demo.default_config),
-        "config_for_block",
-        staticmethod(lambda key, *more: written.append(key) or config_for_block(key, *more)),
-    )
-    session = SessionState(demo)
-    for key in demo.blocks:
-        session._update_value_in_config(key, "typed")
-        session._update_config(key)
-    assert written == []
-    spec = find_spec("gradio.state_holder")
-    as_gradio_has_it = module_from_spec(spec)
-    spec.loader.exec_module(as_gradio_has_it)
-    as_gradio_has_it.SessionState(demo)  # or nothing would be tested
-    assert len(written) == len(demo.blocks)
-
-
-def test_a_visitor_keeps_the_widgets_that_an_event_changed_and_no_others():
-    demo = app.build_app()
-    key, widget = next((k, b) for k, b in demo.blocks.items() if isinstance(b, gr.Dropdown))
-
-    def kept(**changed):
-        session = SessionState(demo)
-        session[key] = gr.Dropdown(**{**widget.constructor_args, "render": False, **changed})
-        return session[key] is not widget
-
-    assert not kept()
-    assert not kept(value=widget.choices[1][1])
-    assert kept(choices=["another"], value=None)
 
 
 @pytest.fixture(scope="module")
@@ -373,8 +337,10 @@ def test_no_file_is_taken_or_given(toy_app, path):
 
 def test_both_pages_with_costs_say_what_is_counted():
     shown = [str(c["props"].get("value")) for c in app.build_app().config["components"]]
-    assert sum(COUNTED in text for text in shown) == 1  # Compare's, which is there from the start
-    assert COUNTED in "".join(show(ASSETS / "results" / "writing.zip"))  # Results'
+    assert (
+        sum(COMPUTE_NOTE in text for text in shown) == 1
+    )  # Compare's, which is there from the start
+    assert COMPUTE_NOTE in "".join(show(ASSETS / "results" / "writing.zip"))  # Results'
 
 
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):

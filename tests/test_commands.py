@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import io
+import json
 import os
 import re
 import shlex
@@ -15,8 +16,13 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
+from qalign_core.record.trace import read_trace
 from qalign_study.commands import COMMANDS, drawing, main, read, shared
+from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
+from qalign_study.measure.diagnostics import agreement, ess
+from qalign_study.sheet.words import describe_mixing
 from qalign_study.train.reward_training import ASKED, _join
 
 ROOT = Path(__file__).parents[1]
@@ -189,3 +195,73 @@ def test_a_progress_bar_never_passes_its_total():
     with tqdm(total=3, file=io.StringIO()) as bar:  # the control: a bar by itself passes it
         bar.update(5)
         assert bar.n > bar.total
+
+
+MANY = "run --prompts in_distribution --problems 1 --rm plain --steps 2 --max-new-tokens 8 --out {}"
+BARS = {
+    "run": MANY,
+    "compare": "compare --rm plain --steps 2 --pool 2 --max-new-tokens 8",
+    "evaluate": "evaluate --problems 1 --rm plain --budget 2 --max-new-tokens 8 --out {}",
+    "check": "check --rm plain --max-new-tokens 8",
+    "bench-moves": "bench-moves suffix --task in_distribution --problems 1 --rm none --steps 2",
+}
+"""A short command of each kind that has a progress bar."""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BARS)
+def test_a_progress_bar_is_drawn_on_a_terminal_and_not_into_a_pipe(
+    name, tmp_path, capsys, monkeypatch
+):
+    def run(place):
+        assert main(BARS[name].format(tmp_path / place).split()) in (0, None)
+        return capsys.readouterr()
+
+    piped = run("piped")
+    assert "\r" not in piped.out + piped.err
+    assert "/s" not in piped.out + piped.err
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert "\r" not in run("shown").out
+    assert "\r" in terminal.getvalue()
+
+
+def test_every_command_draws_its_bars_with_the_one_function():
+    for path in (ROOT / "qalign_study").rglob("*.py"):
+        assert "tqdm(" not in path.read_text() or path.name == "drawing.py", path
+
+
+@pytest.mark.parametrize("open_ended", [False, True])
+def test_compare_prints_the_decisions_as_json(open_ended, tmp_path, capsys):
+    command = "compare --rm plain --steps 3 --pool 3 --max-new-tokens 24 --json --seed 2"
+    problem = ["--prompt", "Write a sentence."] if open_ended else ["--problem", "1"]
+    assert main([*command.split(), *problem, "--out", str(tmp_path / "a.jsonl")]) in (0, None)
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in rows] == [*RULES]
+    comparison = Comparison(read_trace(tmp_path / "a.jsonl"))
+    decisions = outcomes(comparison, full_cut(comparison))
+    for row, outcome in zip(rows, decisions, strict=True):
+        assert (row["answer"], row["right"]) == (outcome.decision.answer, outcome.correct)
+        assert row["votes"] == dict(outcome.decision.shares)
+        assert (row["samples"], row["spent"]) == (outcome.n, outcome.spent)
+        assert row["reference"] == comparison.header.reference
+
+
+@pytest.mark.parametrize("steps", [40, 4])
+def test_run_prints_the_agreement_of_its_chains(steps, tmp_path, capsys):
+    out = tmp_path / "a.jsonl"
+    command = f"run --rm plain --steps {steps} --max-new-tokens 8 --out {out} --chains"
+    assert main([*command.split(), "4"]) in (0, None)
+    last = capsys.readouterr().out.splitlines()[-1]
+    rewards = [[s.state.reward for s in steps] for steps in read_trace(out).chains.values()]
+    chains, effective = agreement(rewards), ess(rewards)
+    size = "–" if effective is None else f"{effective:.0f}"
+    assert last == f"R-hat {chains}, effective sample size {size}; {describe_mixing(chains)}"
+    assert (effective is None) == (steps == 4)
+    out.unlink()
+    assert main([*command.split(), "1"]) in (0, None)
+    assert "R-hat" not in capsys.readouterr().out

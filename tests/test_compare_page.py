@@ -201,7 +201,7 @@ def test_the_chain_has_the_verdict_that_watch_gives_the_same_states() -> None:
     for rung, cut in zip(data["ladders"]["flops"], ladder(comparison), strict=True):
         chains = [[s.state.reward for s in chain[: cut.t + 1]] for chain in comparison.chains]
         found = trust(chains)
-        assert rung["cards"][0]["trust"] == f"Can I trust it? {found.says} {found.next}"
+        assert rung["cards"][0]["trust"] == f"Can I trust it? {found.sentence} {found.next}"
         assert all(card["trust"] is None for card in rung["cards"][1:])
 
 

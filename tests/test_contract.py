@@ -526,6 +526,28 @@ async def test_what_cannot_be_tested_says_why():
         assert said in evidence
 
 
+SURE, FLAT = (0.99, 0.01), (1 / 200,) * 200
+
+
+@pytest.mark.parametrize(
+    ("chances", "kept", "reason"),
+    [
+        (SURE, 0, "nearly certain; use a higher temperature, top-p or top-k"),
+        (FLAT, 0, "probability of 0.005, too little for 500 draws; use a lower temperature, top-p"),
+        ((1 / 60,) * 60, 0, "of 0.017, too little for 500 draws; use a lower temperature, top-p"),
+        (FLAT, 1, "nearly certain and those after them too varied for 500 draws; use another prom"),
+    ],
+)
+async def test_first_tokens_that_cannot_be_tested_get_the_advice_that_helps(chances, kept, reason):
+    responses = {(0,) * kept + (k, len(chances)): chance for k, chance in enumerate(chances)}
+    pieces = (*map(str, range(len(chances))), "<eos>")
+    holds, evidence = await found(
+        told_chances, EnumerableLM.from_responses(responses, pieces=pieces)
+    )
+    assert holds is None
+    assert reason in evidence
+
+
 class Changing:
     """A reward that is another at each call, by so much."""
 

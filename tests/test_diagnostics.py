@@ -20,7 +20,7 @@ from qalign_study.measure.diagnostics import (
     rhat_limit,
     split_rhat,
 )
-from qalign_study.sheet.words import mixed
+from qalign_study.sheet.words import describe_mixing
 
 
 def autoregressive(rho, n, seed, mean=0.0):
@@ -78,9 +78,9 @@ def test_autocorrelation_is_that_of_the_process():
 
 
 def test_rhat_is_one_for_mixed_chains_and_not_for_chains_that_disagree():
-    mixed = [autoregressive(0.3, 1000, seed) for seed in range(4)]
-    assert split_rhat(mixed) < 1.02
-    apart = [*mixed[:3], autoregressive(0.3, 1000, 9, mean=3.0)]
+    describe_mixing = [autoregressive(0.3, 1000, seed) for seed in range(4)]
+    assert split_rhat(describe_mixing) < 1.02
+    apart = [*describe_mixing[:3], autoregressive(0.3, 1000, 9, mean=3.0)]
     assert split_rhat(apart) > 1.2
     drifting = [v + k / 200 for k, v in enumerate(autoregressive(0.3, 1000, 5))]
     assert split_rhat([drifting]) > 1.2
@@ -134,9 +134,12 @@ def test_parts_that_are_constant_and_differ_have_an_infinite_r_hat(chains) -> No
 
 def test_the_words_for_r_hat_tell_too_few_states_from_a_constant_reward() -> None:
     few, constant = agreement([[0.0] * 31] * 2), agreement([[0.0] * 256] * 2)
-    assert (str(few), mixed(few)) == ("–", "needs 32 states per chain, has 31")
-    assert (str(constant), mixed(constant)) == ("–", "undefined: the reward never changed")
-    apart = mixed(agreement([[0.0] * 256, [1.0] * 256]))
+    assert (str(few), describe_mixing(few)) == ("–", "needs 32 states per chain, has 31")
+    assert (str(constant), describe_mixing(constant)) == (
+        "–",
+        "undefined: the reward never changed",
+    )
+    apart = describe_mixing(agreement([[0.0] * 256, [1.0] * 256]))
     assert apart.startswith("not yet: the rewards of the chains differ, and within each half of")
     assert not few.is_mixed
     assert not constant.is_mixed

@@ -84,8 +84,8 @@ def drawn() -> dict[str, Idea]:
 def test_every_idea_has_a_word_one_sentence_a_formula_and_a_section_of_the_lab(idea):
     assert idea.word
     assert idea.formula
-    assert re.fullmatch(r"[A-Z][^.!?]*\.", idea.says), idea.says
-    assert "\n" not in idea.says + idea.formula
+    assert re.fullmatch(r"[A-Z][^.!?]*\.", idea.sentence), idea.sentence
+    assert "\n" not in idea.sentence + idea.formula
     assert idea.lab in {section.name for section in SECTIONS} or not idea.lab
     assert idea.link.startswith("?tab=lab&lab-opened=")
 
@@ -161,7 +161,7 @@ def test_figures_and_pages_take_names_and_looks_from_the_dictionary():
         assert curve_name(method) == named.word == idea.word
     texts = names_of(open_ended=True)
     assert {texts["mv"].word, texts["wmv"].word} == {"MBR", "Weighted MBR"}
-    assert texts["qalign"].says.endswith("take its most typical state.")
+    assert texts["qalign"].sentence.endswith("take its most typical state.")
 
 
 def test_a_dark_page_changes_every_colour_of_a_figure_and_knows_every_variable():

@@ -31,7 +31,7 @@ from test_rooms import JSON, SETTINGS, bearer, end, until
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
-from components.common.rpc import asked
+from components.common.rpc import server_functions
 from components.request_guard import RequestGuard
 from components.room import routes
 from components.room import service as halls
@@ -44,7 +44,7 @@ from qalign_core.run import Limits
 from qalign_study.serve import guard, origins
 from qalign_study.serve.guard import Bodies
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 
 
 class Anybody(OriginPolicy):
@@ -83,7 +83,7 @@ def asking(
 
 
 def rooms_of(hall: RoomService, **options: Any) -> Starlette:
-    handlers: Any = {HTTPRefusal: answer_refused}
+    handlers: Any = {HTTPRefusal: respond_refused}
     return Starlette(routes=room_routes(hall, (), **options), exception_handlers=handlers)
 
 
@@ -768,7 +768,7 @@ def test_a_question_that_is_none_gets_one_sentence_and_no_log(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("guard", [lambda f: asked(f)[0], lambda f: f])
+@pytest.mark.parametrize("guard", [lambda f: server_functions(f)[0], lambda f: f])
 async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guard, limited):
     async def lesson(name: str) -> str:
         return {"one-step": "One step"}[name]
@@ -779,7 +779,7 @@ async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guar
         return JSONResponse(await fn((await request.json())["data"]))
 
     fn._is_server_fn = True
-    handlers: Any = {HTTPRefusal: answer_refused}
+    handlers: Any = {HTTPRefusal: respond_refused}
     behind = Starlette(
         routes=[Route("/component_server", ask, methods=["POST"])], exception_handlers=handlers
     )

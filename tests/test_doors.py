@@ -30,7 +30,7 @@ from components.session.runs import Feed, Runs
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.record.trace import parse_trace, read_trace
 from qalign_core.registry import load_language_model, unload
-from qalign_core.run import OF_COMMAND, USUAL, Limits, Run, Sampling
+from qalign_core.run import COMMAND_DEFAULTS, DEFAULT_SAMPLING, Limits, Run, Sampling
 from qalign_study.commands import main, shared, train_rm
 from qalign_study.commands import serve as serve_command
 from qalign_study.commands import tune as tune_command
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 TOLD = {each.name: each.metadata for each in fields(Run)}
 AFTER = "    seed: int = setting("
-ADDED = '    patience: int = setting(3, "Patience", "how long to wait", least=0, most=9)\n'
+ADDED = '    patience: int = setting(3, "Patience", "how long to wait", min=0, max=9)\n'
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +117,8 @@ def wrong_values():
         if told["choices"]:
             yield name, "magic", f"{name} must be one of {', '.join(told['choices'])}"
         elif kind is not str:
-            most = getattr(limits, told["cap"]) if told["cap"] else told["most"]
-            beyond = [told["least"] - 1, most * 2 + 1, told["most"] + 1]
+            most = getattr(limits, told["cap"]) if told["cap"] else told["max"]
+            beyond = [told["min"] - 1, most * 2 + 1, told["max"] + 1]
             yield from ((name, f"{value}", f"{name} must be between") for value in beyond)
             yield name, "nan", f"{name} must be a"
             yield name, "many", f"{name} must be a"
@@ -190,7 +190,7 @@ def test_every_door_refuses_the_same_values_with_one_sentence(
 def test_the_command_line_refuses_them_too_but_for_a_servers_caps(name, value, said, capsys):
     told = TOLD[name]
     number = Run.kinds()[name] is not str and value not in ("nan", "many")
-    if number and told["cap"] and told["least"] <= float(value) <= told["most"]:
+    if number and told["cap"] and told["min"] <= float(value) <= told["max"]:
         return
     assert main(["run", f"--{name.replace('_', '-')}={value}", "--prompt", PROMPT]) == 2
     shown = capsys.readouterr().err
@@ -218,8 +218,8 @@ def test_a_form_reaches_as_far_as_a_run_does(form):
     for name, widget in form.widgets.items():
         if isinstance(widget, gr.Slider) and name in TOLD:
             told, limits = TOLD[name], Limits()
-            most = min(told["most"], getattr(limits, told["cap"]) if told["cap"] else told["most"])
-            assert (widget.minimum, widget.maximum) == (told["least"], most)
+            most = min(told["max"], getattr(limits, told["cap"]) if told["cap"] else told["max"])
+            assert (widget.minimum, widget.maximum) == (told["min"], most)
         if isinstance(widget, gr.Number):
             assert widget.minimum is widget.maximum is widget.precision is None
 
@@ -248,7 +248,7 @@ def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, cap
     loaded = []
 
     def load(id: str = "embedded", **sampling: object) -> ToyLM:
-        loaded.append(replace(USUAL, **sampling))
+        loaded.append(replace(DEFAULT_SAMPLING, **sampling))
         lm = ToyLM()
         lm.sampling = loaded[-1]
         return lm
@@ -262,12 +262,16 @@ def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, cap
     (first,) = out.rglob("00000.jsonl") if out.is_dir() else (out,)
     header = read_trace(first).header
     assert (
-        header.max_new_tokens == printed(command, "max-new-tokens", capsys) == USUAL.max_new_tokens
+        header.max_new_tokens
+        == printed(command, "max-new-tokens", capsys)
+        == DEFAULT_SAMPLING.max_new_tokens
     )
     budget = {"evaluate": "budget", "train-rm": "samples"}.get(command, "pool")
     assert header.pool == printed(command, budget, capsys)
     if command == "train-rm":
-        assert header.steps == printed(command, "steps", capsys) == OF_COMMAND[command]["steps"]
+        assert (
+            header.steps == printed(command, "steps", capsys) == COMMAND_DEFAULTS[command]["steps"]
+        )
 
 
 def test_tune_draws_with_the_defaults_that_it_prints(capsys, monkeypatch):
@@ -336,8 +340,10 @@ def test_a_plan_counts_with_the_defaults_that_the_help_prints(capsys):
 
 
 def test_python_pages_and_endpoints_have_the_same_defaults(form, toy_app):
-    assert load_language_model("embedded").sampling == USUAL == Sampling() == Run().sampling
-    assert form.read([widget.value for widget in form.values()]).sampling == USUAL
+    assert (
+        load_language_model("embedded").sampling == DEFAULT_SAMPLING == Sampling() == Run().sampling
+    )
+    assert form.read([widget.value for widget in form.values()]).sampling == DEFAULT_SAMPLING
     call = f"{toy_app}gradio_api/call/"
     event = httpx.post(f"{call}v2/run_chain", json={"prompt": PROMPT, "steps": 1}, timeout=60)
     answer = httpx.get(f"{call}run_chain/{event.json()['event_id']}", timeout=60).text
@@ -354,4 +360,4 @@ def test_the_command_of_a_run_draws_as_many_samples_as_the_run():
         run = Run(PROMPT, matched=matched, pool=pool)
         words = shlex.split(command_of(run))
         said = dict(pairwise(words)).get("--pool")
-        assert int(said or OF_COMMAND[words[1]]["pool"]) == pool
+        assert int(said or COMMAND_DEFAULTS[words[1]]["pool"]) == pool

@@ -15,7 +15,7 @@ from tiny_models import TEMPLATE, save
 
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain, run_chains
-from qalign_core.context import ASIDE, RUN
+from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
 from qalign_core.models.chat import Text
 from qalign_core.models.local import llama_net as net_llama
@@ -247,7 +247,7 @@ async def test_what_is_drawn_aside_comes_second_but_goes_on(folder):
 
     async def ask(run, aside, seed):
         RUN.set(run)
-        ASIDE.set(aside)
+        BACKGROUND.set(aside)
         await lm.extend(ids, (), seed=seed)
         order.append(aside)
 

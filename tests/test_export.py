@@ -73,7 +73,7 @@ def test_the_trace_in_a_page_is_the_trace(make):
 
 
 def test_title_and_caption_are_texts():
-    made = page(toy_trace(2), title="</title><img src=x>", says="<script>hit</script> & more")
+    made = page(toy_trace(2), title="</title><img src=x>", caption="<script>hit</script> & more")
     assert "img" not in Scripts(made).opened
     assert len(Scripts(made).scripts) == 3
     assert "&lt;script&gt;hit&lt;/script&gt; &amp; more" in made
@@ -206,7 +206,7 @@ async def test_a_page_plays_from_a_disk_with_no_network(visit, tmp_path):
 @pytest.mark.parametrize("make", [hostile_trace, breaking_trace])
 async def test_hostile_texts_do_nothing_in_a_page(visit, tmp_path, make):
     path = tmp_path / "page.html"
-    path.write_text(page(make(), title=HOSTILE[0], says=HOSTILE[3]), encoding="utf-8")
+    path.write_text(page(make(), title=HOSTILE[0], caption=HOSTILE[3]), encoding="utf-8")
     shown = await visit(path.as_uri())
     await shown.evaluate(f"{API}.seek(2)")
     assert await shown.evaluate("window.hit") is None

@@ -48,10 +48,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return drawn(tmp_path_factory.mktemp("home") / "toys", PROBLEMS)
 
 
-def rows_of(listed: str) -> dict[str, list[str]]:
+def rows_of(list_problems: str) -> dict[str, list[str]]:
     """The cells of a list as text, by the problem's id."""
     found = {}
-    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", listed, re.DOTALL):
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", list_problems, re.DOTALL):
         cells = re.findall(r"<(?:td|th)>(.*?)</(?:td|th)>", row, re.DOTALL)
         texts = [re.sub("<[^>]+>", " ", cell).strip() for cell in cells]
         found[texts[0]] = texts[1:]
@@ -59,12 +59,12 @@ def rows_of(listed: str) -> dict[str, list[str]]:
 
 
 def test_a_folder_lists_the_answer_votes_reward_and_rhat_of_each_chain(folder):
-    above, listed, below = show(folder)
+    above, list_problems, below = show(folder)
     assert "4 of 4 problems." in above
     assert "still being filled" not in above
     assert 'id="results-error"' in above
     assert "What was run" in below
-    rows = rows_of(listed)
+    rows = rows_of(list_problems)
     heads = rows.pop("id")
     assert heads[:6] == ["Problem", "Right", "Answer", "Votes", "Reward", "R-hat"]
     assert [*rows] == [problem.id for problem in PROBLEMS]
@@ -80,9 +80,9 @@ def test_a_folder_lists_the_answer_votes_reward_and_rhat_of_each_chain(folder):
             sum(rewards) / len(rewards), rel=5e-3
         )
         assert told["R-hat"].startswith(str(agreement([rewards])))
-        assert f'href="?run=toys%2F{place:05}"' in listed
+        assert f'href="?run=toys%2F{place:05}"' in list_problems
         assert html.escape(answer.text) in told["Problem"]
-    assert "</script>" not in listed
+    assert "</script>" not in list_problems
 
 
 def test_a_folder_that_is_being_filled_shows_what_it_has_and_says_so(folder, tmp_path):
@@ -90,19 +90,19 @@ def test_a_folder_that_is_being_filled_shows_what_it_has_and_says_so(folder, tmp
     (tmp_path / "half" / "00002.jsonl").unlink()
     cut = tmp_path / "half" / "00001.jsonl"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
-    above, listed, _ = show(tmp_path / "half")
+    above, list_problems, _ = show(tmp_path / "half")
     assert "2 of 4 problems. The folder is still being filled" in above
-    assert [*rows_of(listed)][1:] == ["toy-0", "toy-3"]
+    assert [*rows_of(list_problems)][1:] == ["toy-0", "toy-3"]
     shutil.copy(folder / "00002.jsonl", tmp_path / "half")  # it is read again
     assert "3 of 4 problems." in show(tmp_path / "half")[0]
 
 
 def test_prompts_without_a_right_answer_are_listed_without_a_verdict(tmp_path):
     texts = [Problem(id="a", prompt="Tell me more."), Problem(id="b", prompt="And more.")]
-    above, listed, _ = show(drawn(tmp_path / "mine", texts, pool=0, extractor="none"))
+    above, list_problems, _ = show(drawn(tmp_path / "mine", texts, pool=0, extractor="none"))
     assert "2 of 2 problems." in above
     assert "results-error" not in above
-    assert "wrong" not in re.sub("<input[^>]+>", "", listed)
+    assert "wrong" not in re.sub("<input[^>]+>", "", list_problems)
     assert summarise(tmp_path / "mine").points == ()
 
 

@@ -13,7 +13,7 @@ from browser import ROOT
 from recorded import check_same_run
 
 from benchmarks import first_run
-from components.common.rpc import asked
+from components.common.rpc import server_functions
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core import best_of_n, majority_vote
 from qalign_core.decide.answers.graders import get_extractor
@@ -169,9 +169,9 @@ async def test_what_the_page_saves_is_what_the_command_exports(name):
     entry = ENTRIES[name]
     text = recorded_text(name)["text"]
     around = page_parts({"header": text.split("\n")[0], "run": name})
-    whole = page(text, title=entry.title, says=entry.says)
+    whole = page(text, title=entry.title, caption=entry.says)
     assert around["before"] + as_data(text) + around["behind"] == whole
-    (answer,) = asked(page_parts)
+    (answer,) = server_functions(page_parts)
     assert (await answer({"header": "{}", "run": name}))["error"].endswith(".")
 
 

@@ -29,11 +29,11 @@ async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links
     page = await visit(toy_app)
     beta, vote = await with_terms(page)
     await beta.hover()
-    await page.locator(OPEN).get_by_text(ideas()["beta"].says).wait_for()
+    await page.locator(OPEN).get_by_text(ideas()["beta"].sentence).wait_for()
     assert await page.locator(OPEN).get_by_text(ideas()["beta"].formula).is_visible()
     await page.locator(f"{OPEN} a").hover()  # it stays while it is pointed at
     await vote.hover()
-    await page.locator(OPEN).get_by_text(ideas()["wmv"].says).wait_for()
+    await page.locator(OPEN).get_by_text(ideas()["wmv"].sentence).wait_for()
     assert await page.locator(OPEN).count() == 1
     await page.locator("h1").hover()
     await page.locator(OPEN).wait_for(state="detached")
@@ -42,7 +42,7 @@ async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links
     await page.evaluate("QAlignShell.drawer(true)")
     await page.locator("[data-glossary]").focus()
     await page.keyboard.press("Tab")
-    await page.locator(OPEN).get_by_text(ideas()["beta"].says).wait_for()
+    await page.locator(OPEN).get_by_text(ideas()["beta"].sentence).wait_for()
     described = "document.activeElement.getAttribute('aria-describedby')"
     assert await page.evaluate(described) == "q-meaning"
     await page.keyboard.press("Tab")  # its link
@@ -85,7 +85,7 @@ async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_
     await drawer.wait_for()
     assert await drawer.locator("dt b").all_inner_texts() == [i.word for i in ideas().values()]
     assert await drawer.locator("dd p:first-child").all_inner_texts() == [
-        idea.says for idea in ideas().values()
+        idea.sentence for idea in ideas().values()
     ]
     assert await page.evaluate(
         "document.querySelector('#glossary-rhat').getBoundingClientRect().top < innerHeight"

@@ -14,9 +14,10 @@ from toys import ToyLM, ToyRM
 from qalign_core.decide.answers.graders import (
     BUILT_IN,
     LOADED,
-    either,
     extractor_of_trace,
+    format_references,
     get_grader,
+    own_grader,
     references,
 )
 from qalign_core.errors import InvalidSetting, InvalidTask, ModelLoadError
@@ -150,7 +151,7 @@ def test_a_right_answer_may_be_any_of_a_list():
         ['{"prompt": "p", "answer": ["New York", "NYC", "NYC"], "extractor": "text"}']
     )
     assert references(problem.answer) == ("New York", "NYC")
-    assert either(problem.answer) == "New York or NYC"
+    assert format_references(problem.answer) == "New York or NYC"
     for text in ("The answer is NYC.", "New York", "nyc"):
         assert problem.solved_by(text)
     assert not problem.solved_by("York")
@@ -336,3 +337,9 @@ def test_the_grader_of_the_documents_prints_what_they_show(tmp_path, monkeypatch
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out == printed
     LOADED.clear()
+
+
+def test_an_own_grader_reads_no_thoughts() -> None:
+    grader = own_grader("mine", lambda text: text.strip())
+    assert grader.extract("<think>20</think> 21") == "21"
+    assert grader.extract("<think>20") is None

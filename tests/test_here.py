@@ -14,7 +14,7 @@ from components.learn.alone import NEEDS, SERVED
 from components.learn.facts import Share, value_of
 from components.learn.lessons import lessons
 from components.learn.page import judged
-from components.session.drawing import Here, draw_run
+from components.session.drawing import BrowserReply, draw_run
 from components.session.runs import Runs
 from components.site import write_site
 from components.watch.gallery import page_parts
@@ -155,7 +155,7 @@ async def test_what_a_browser_cannot_draw_has_a_reason(change, why):
 
 @pytest.mark.parametrize("said", ["", "1", "[]", '{"why": 3}', '{"why": "", "seed": -1}', None])
 async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
-    assert Here.read(said).why
+    assert BrowserReply.read(said).why
 
 
 async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, tmp_path):
@@ -263,5 +263,5 @@ async def test_a_page_that_only_plays_may_start_no_worker():
 
 
 async def test_a_browser_says_why_and_which_seed():
-    assert Here.read('{"why": "", "seed": 3}') == Here("", 3)
-    assert Here.read('{"why": ""}') == Here("", None)
+    assert BrowserReply.read('{"why": "", "seed": 3}') == BrowserReply("", 3)
+    assert BrowserReply.read('{"why": ""}') == BrowserReply("", None)

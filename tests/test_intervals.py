@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
 from test_report import point
@@ -20,7 +21,9 @@ from qalign_study.measure.intervals import (
     sign_test,
     wilson,
 )
-from qalign_study.sheet.words import brief, few, gap, in_points, standing
+from qalign_study.sheet.files import _latex
+from qalign_study.sheet.values import Cell, Table
+from qalign_study.sheet.words import brief, contrary_verdict, few, gap, in_points, standing
 
 
 def outcomes(right: int, n: int, skip: int = 0) -> list[float]:
@@ -133,6 +136,31 @@ def test_few_discordant_problems_are_decided_by_the_exact_test_and_said() -> Non
     assert (seven.verdict, few(seven)[:29]) == ("ahead", "few: they differ on 7 problem")
     many = against(outcomes(200 + FEW, 300), outcomes(200, 300))
     assert (many.verdict, many.p, few(many)) == ("ahead", None, "")
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "n", "verdict", "words"),
+    [
+        (5, 0, 300, "not significant", "no significant difference"),
+        (4, 0, 40, "not significant", "no significant difference"),
+        (4, 0, 5, "too few", "too few problems for a verdict"),
+        (7, 0, 300, "ahead", ""),
+        (0, 7, 300, "behind", ""),
+        (2, 2, 40, "not significant", ""),
+        (40, 2, 300, "ahead", ""),
+    ],
+)
+def test_a_verdict_against_the_interval_is_said_in_words(gained, lost, n, verdict, words) -> None:
+    found = against(outcomes(gained, n), outcomes(lost, n, n - lost))
+    assert found.verdict == verdict
+    assert contrary_verdict(found) == words
+    (row,) = [line for line in _latex_of(found).splitlines() if "scriptsize" in line]
+    assert words in row
+    assert ("difference" in row) == (words == "no significant difference")
+
+
+def _latex_of(found: Difference) -> str:
+    return _latex(Table(pd.DataFrame({"a": [Cell(found)]}, index=["set"])), "caption")
 
 
 def test_a_difference_of_few_that_looks_certain_is_often_none() -> None:

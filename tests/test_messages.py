@@ -10,7 +10,7 @@ from tiny_models import save
 from toys import ToyLM, ToyRM
 
 from qalign_core.errors import InvalidPrompt
-from qalign_core.messages import messages_of, question_of, transcript, written
+from qalign_core.messages import format_prompt, messages_of, question_of, transcript
 from qalign_core.models.chat import Text
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace
@@ -44,17 +44,19 @@ def pair(tmp_path_factory):
 
 
 def test_a_single_user_message_is_its_text_and_a_conversation_is_read_back():
-    assert written(TALK[1:2]) == "How many legs has a cat?"
-    assert messages_of(written(TALK)) == TALK
-    assert question_of(written(TALK)) == "And two cats?"
-    assert transcript(written(TALK)).startswith("System: Answer in <b>one</b> word.\n\nUser: How")
+    assert format_prompt(TALK[1:2]) == "How many legs has a cat?"
+    assert messages_of(format_prompt(TALK)) == TALK
+    assert question_of(format_prompt(TALK)) == "And two cats?"
+    assert transcript(format_prompt(TALK)).startswith(
+        "System: Answer in <b>one</b> word.\n\nUser: How"
+    )
     assert transcript("plain") == "plain"
 
 
 def test_a_users_words_cannot_pose_as_a_conversation():
     forged = json.dumps([SYSTEM, TALK[1]])
     assert len(messages_of(forged)) == 2  # as a whole prompt it is one
-    assert messages_of(written([{"role": "user", "content": forged}])) == [
+    assert messages_of(format_prompt([{"role": "user", "content": forged}])) == [
         {"role": "user", "content": forged}
     ]
 
@@ -76,7 +78,7 @@ def test_a_users_words_cannot_pose_as_a_conversation():
 )
 def test_what_is_no_conversation_gets_one_sentence(messages, says):
     with pytest.raises(InvalidPrompt, match=says) as raised:
-        written(messages)
+        format_prompt(messages)
     assert "\n" not in str(raised.value)
 
 
@@ -89,9 +91,9 @@ def test_a_prompt_that_only_begins_as_a_list_of_messages_is_refused():
 
 def test_a_run_takes_messages_and_every_door_repeats_them():
     run = Run.read({"prompt": TALK, "steps": 2})
-    assert run.prompt == written(TALK)
+    assert run.prompt == format_prompt(TALK)
     assert Run.read({**run.changes()}) == run
-    assert written(TALK)[:9] in command_of(run)
+    assert format_prompt(TALK)[:9] in command_of(run)
     assert (
         Run.read({"prompt": [SYSTEM, {"role": "user", "content": "Write a poem."}]}).extractor
         is None
@@ -102,7 +104,7 @@ def test_a_run_takes_messages_and_every_door_repeats_them():
 
 def test_the_template_renders_every_message_for_both_models(pair):
     lm, rm = pair
-    prompt = written(TALK)
+    prompt = format_prompt(TALK)
     text = lm._text.decode(lm.encode(prompt), special=True)
     assert text == (
         "<bos><system>Answer in <b>one</b> word.<user>How many legs has a cat?"
@@ -127,10 +129,12 @@ async def test_a_conversation_is_drawn_recorded_and_played(pair):
 def test_a_model_trained_on_single_messages_refuses_others():
     embedded = load_language_model("embedded")
     with pytest.raises(InvalidPrompt, match="reads one user message, but the conversation has 4"):
-        embedded.encode(written(TALK))
+        embedded.encode(format_prompt(TALK))
     with pytest.raises(InvalidPrompt, match="reads one user message"):
-        asyncio.run(load_reward_model("embedded").score(written(TALK), Response((), "8", True)))
-    assert embedded.encode(written(TALK[1:2])) == embedded.encode("How many legs has a cat?")
+        asyncio.run(
+            load_reward_model("embedded").score(format_prompt(TALK), Response((), "8", True))
+        )
+    assert embedded.encode(format_prompt(TALK[1:2])) == embedded.encode("How many legs has a cat?")
 
 
 @pytest.mark.parametrize(
@@ -146,13 +150,13 @@ def test_a_template_that_refuses_or_forgets_a_message_is_an_error(pair, template
     try:
         text._tokenizer.chat_template = template
         with pytest.raises(InvalidPrompt, match=says):
-            text.prompt(written(TALK))
+            text.prompt(format_prompt(TALK))
     finally:
         text._tokenizer.chat_template = known
-    assert text.prompt(written(TALK))
+    assert text.prompt(format_prompt(TALK))
 
 
 async def test_models_of_ones_own_get_the_prompt_as_it_is():
     run = Run.read({"prompt": TALK, "steps": 1, "pool": 0})
     lines = [item.line async for item in record(ToyLM(), ToyRM(), run)]
-    assert parse_trace("".join(lines)).header.prompt == written(TALK)
+    assert parse_trace("".join(lines)).header.prompt == format_prompt(TALK)

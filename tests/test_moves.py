@@ -34,7 +34,7 @@ from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.move_spec import Part, parse_moves
-from qalign_core.record.runner import header_of, record
+from qalign_core.record.runner import make_header, record
 from qalign_core.record.trace import load_trace, open_trace, parse_trace, trace_lines
 from qalign_core.run import Run
 from qalign_core.target import Target
@@ -333,7 +333,7 @@ MANY = Run("x", extractor="text", lm="two", rm="table", move=MIX, steps=25, chai
 
 async def draw_into(path, after_a_line=lambda: None):
     """Go on with the trace of `MANY`."""
-    with open_trace(path, header_of(TWO, RM, MANY)) as file:
+    with open_trace(path, make_header(TWO, RM, MANY)) as file:
         async for item in record(TWO, RM, MANY, known=file.known):
             file.write(item.line)
             after_a_line()

@@ -23,7 +23,7 @@ from components.session.runs import Runs
 from qalign_core import load_language_model, load_reward_model, load_trace, registry
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import reads_on
-from qalign_core.record.runner import header_of, record
+from qalign_core.record.runner import make_header, record
 from qalign_core.record.trace import open_trace, parse_trace
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Limits, Run
@@ -101,7 +101,7 @@ async def test_resumed_after_ten_kills(alone: Trace, tmp_path: Path) -> None:
     path, rng = tmp_path / "run.jsonl", random.Random(1)
 
     async def draw(most: int) -> None:
-        with open_trace(path, header_of(lm, rm, RUN)) as file:
+        with open_trace(path, make_header(lm, rm, RUN)) as file:
             assert file is not None
             async for item in record(lm, rm, RUN, known=file.known):
                 file.write(item.line)

@@ -19,10 +19,10 @@ from qalign_study.sets.generated import (
     Event,
     ProblemKind,
     WritingTask,
-    constraints_met,
     generate_problem,
     generate_writing_task,
     kind_of,
+    met_constraints,
     split_of,
 )
 
@@ -188,7 +188,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones():
 )
 def test_writing_is_checked_by_its_three_constraints(text, met):
     task = WritingTask("", use="lamp", end="river", sentences=2)
-    assert constraints_met(task, text) == met
+    assert met_constraints(task, text) == met
     assert problem_sets.Problem("1", "", check=task).is_right(text) == (met == 3)
 
 

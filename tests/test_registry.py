@@ -78,13 +78,13 @@ def test_a_former_name_of_a_model_opens_what_was_written_with_it():
     assert lm.id == rm.id == "embedded"
     assert lm.engine is registry.load_language_model("embedded").engine, "loaded once"
     both = "0.7*inventory + 0.3*contains:inventory"
-    assert registry.present_name("rm", both) == "0.7*embedded + 0.3*contains:inventory"
-    assert registry.present_name("lm", "of/nobody") == "of/nobody"
+    assert registry.current_name("rm", both) == "0.7*embedded + 0.3*contains:inventory"
+    assert registry.current_name("lm", "of/nobody") == "of/nobody"
     offer = Offer()
     offer.check("inventory", both)
     assert "inventory" not in offer.models["lm"] | offer.models["rm"]
     run, notices = from_query({"lm": "inventory", "rm": both}, Limits(), offer)
-    assert (run.lm, run.rm, notices) == ("embedded", registry.present_name("rm", both), ())
+    assert (run.lm, run.rm, notices) == ("embedded", registry.current_name("rm", both), ())
 
 
 SHAPES = {
@@ -397,11 +397,11 @@ def test_keys_and_values_count_as_memory_too(folder, monkeypatch):
 
 
 def test_a_load_tells_what_it_does(folder, monkeypatch):
-    from qalign_core.context import TOLD
+    from qalign_core.context import PROGRESS
     from qalign_core.models.progress import fetch_bar
 
     told = []
-    token = TOLD.set(told.append)
+    token = PROGRESS.set(told.append)
     monkeypatch.setattr(loading, "_SLOW", 0)
     load_lm(folder)
     assert told[0].startswith("reading 0.")
@@ -411,4 +411,4 @@ def test_a_load_tells_what_it_does(folder, monkeypatch):
         bar.update(50_000_000)
         bar.refresh()
     assert told[-1] == "fetching a/model: 25% of 200 MB"
-    TOLD.reset(token)
+    PROGRESS.reset(token)

@@ -591,7 +591,7 @@ ALL = sorted([*RESULTS.glob("*.zip"), *RESULTS.glob("fresh/*.zip")])
 def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
     # the embedded reward model reads on, so it reads what the language model wrote and read again
     results = unpack(path)
-    reads = int(results.header.rewarded)
+    reads = int(results.header.has_reward)
     refused = np.finfo(np.float32).min
     for each in results.records:
         first = each.chain_cost[: each.n_chains, 0]

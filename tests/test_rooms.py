@@ -47,7 +47,7 @@ from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step, TokenScore
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [
@@ -955,7 +955,7 @@ async def test_all_screens_are_told_when_the_room_is_closed(hall):
 
 @pytest.fixture
 async def client(hall: RoomService) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=room_routes(hall, ()), exception_handlers={HTTPRefusal: answer_refused})
+    app = Starlette(routes=room_routes(hall, ()), exception_handlers={HTTPRefusal: respond_refused})
     transport = httpx.ASGITransport(app=RequestGuard(app, OriginPolicy()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as found:
         yield found

@@ -52,7 +52,7 @@ def upper(monkeypatch: pytest.MonkeyPatch) -> Rule:
     """A fifth rule, of one value and one entry of the dictionary."""
     rule = Rule("upper", "pool", weights=upper_half, needs_reward=True)
     idea = dictionary.Idea(
-        part="Deciding", word=WORD, says="Vote with the better half.", formula="r ≥ median",
+        part="Deciding", word=WORD, sentence="Vote with the better half.", formula="r ≥ median",
         lab="Best-of-n", colour="violet", marker="diamond", line="dash",
     )  # fmt: skip
     colours, ideas = dictionary.colours(), {**dictionary.ideas(), "upper": idea}

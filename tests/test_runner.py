@@ -9,7 +9,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 from qalign_core import collect, run_chains, sample_iid
 from qalign_core.chain.cost import meter_of
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.record.runner import TOLERANCE, header_of, record
+from qalign_core.record.runner import TOLERANCE, make_header, record
 from qalign_core.record.trace import parse_trace
 from qalign_core.run import Run
 from qalign_core.types import Cost, Step, Trace
@@ -29,7 +29,7 @@ def test_the_lines_read_back_as_the_run() -> None:
     steps = collect(run_chains(LM, RM, "x", n_chains=2, beta=0.8, steps=12, seed=5))
     for chain in (0, 1):
         assert trace.chains[chain] == tuple(s for s in steps if s.chain == chain)
-    assert [item.drawn for item in recorded if isinstance(item.drawn, Step)] == list(trace.steps)
+    assert [item.draw for item in recorded if isinstance(item.draw, Step)] == list(trace.steps)
     assert trace.pool == tuple(collect(sample_iid(LM, RM, "x", n=10, seed=5)))
     assert (trace.header.reference, trace.header.lm, trace.header.rm) == ("a", LM.id, RM.id)
     assert trace.end == ("finished", "")
@@ -59,7 +59,7 @@ async def test_a_bad_setting_fails_before_any_step() -> None:
     with pytest.raises(InvalidSetting):
         async for item in record(LM, RM, RUN.with_changes(beta=-1.0)):
             recorded.append(item)
-    assert [item.drawn for item in recorded] == [None, None]
+    assert [item.draw for item in recorded] == [None, None]
     assert '"reason":"failed"' in recorded[-1].line
 
 
@@ -187,7 +187,7 @@ def test_a_header_says_what_its_models_say_of_themselves() -> None:
         revision = "abc"
         notes = ("approximate",)
 
-    header = header_of(Sized(max_new_tokens=64), ToyRM(), RUN)
+    header = make_header(Sized(max_new_tokens=64), ToyRM(), RUN)
     assert (header.lm_parameters, header.rm_parameters) == (1000, 0)
     assert (header.lm_revision, header.notes) == ("abc", ("approximate",))
     assert header.max_new_tokens == 64

@@ -37,16 +37,16 @@ from qalign_study.commands import main
 from qalign_study.serve import routes
 from qalign_study.serve.answer import Choice
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.request_schema import METHODS, asked
-from qalign_study.serve.routes import Served
+from qalign_study.serve.request_schema import METHODS, parse_request
+from qalign_study.serve.routes import ChatAPI
 
-ASKED = {"role": "user", "content": PROMPT}
+QUESTION = {"role": "user", "content": PROMPT}
 FEW = {"qalign": {"steps": 6, "pool": 6}}
 SMALL = {"seed": 7, "extra_body": FEW}
 
 
 @contextmanager
-def answering(served: Served) -> Iterator[str]:
+def answering(served: ChatAPI) -> Iterator[str]:
     """A server on a thread of its own; yields its address."""
     started = threading.Event()
 
@@ -68,7 +68,7 @@ def answering(served: Served) -> Iterator[str]:
         thread.join()
 
 
-def served_by(lm: Any, rm: Any, **more: Any) -> Served:
+def served_by(lm: Any, rm: Any, **more: Any) -> ChatAPI:
     """A server of two models, whatever their kind."""
 
     async def draw(run: Run) -> Any:
@@ -77,7 +77,7 @@ def served_by(lm: Any, rm: Any, **more: Any) -> Served:
             yield item.line
 
     given = {"lms": (lm.id,), "draw": draw, "defaults": {"rm": rm.id}, "limits": Limits()}
-    return Served(**{**given, **more})
+    return ChatAPI(**{**given, **more})
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def client(address: str) -> Iterator[openai.OpenAI]:
 
 
 def ask(client: openai.OpenAI, model: str = "toy/qalign", **more: Any) -> Any:
-    given = {"messages": [ASKED], **SMALL, **more}
+    given = {"messages": [QUESTION], **SMALL, **more}
     return client.chat.completions.create(model=model, **given)
 
 
@@ -234,7 +234,7 @@ def strictly(text: str) -> Any:
     ],
 )
 def test_a_reward_of_0_or_1_is_answered_whatever_its_r_hat(constant, seed, mixing):
-    body = {"model": "toy/qalign", "messages": [ASKED], "seed": seed}
+    body = {"model": "toy/qalign", "messages": [QUESTION], "seed": seed}
     body["qalign"] = {"steps": 32, "beta": 0.05}
     whole = constant.post("/v1/chat/completions", json=body)
     assert whole.status_code == 200
@@ -269,7 +269,7 @@ class Slow(ToyLM):
         return await super().extend(prompt_ids, prefix, seed=seed)
 
 
-class Noticed(Served):
+class Noticed(ChatAPI):
     """Tells when what was drawn is kept."""
 
     def __init__(self, lm: Any, rm: Any) -> None:
@@ -306,7 +306,7 @@ async def test_a_client_that_leaves_before_a_whole_answer_ends_the_chain():
     served = Noticed(lm, ToyRM())
     with answering(served) as address:
         async with httpx.AsyncClient(timeout=None) as client:
-            body = {"model": "toy/qalign", "messages": [ASKED]}
+            body = {"model": "toy/qalign", "messages": [QUESTION]}
             post = asyncio.create_task(client.post(f"{address}/v1/chat/completions", json=body))
             assert await asyncio.to_thread(lm.waits.wait, 60)
             post.cancel()
@@ -338,9 +338,9 @@ def test_a_second_turn_answers_the_last_message_and_tells_what_it_left_out(embed
     with connect(embedded[1]) as client:
         first = ask(client, "embedded/qalign")
         said = {"role": "assistant", "content": first.choices[0].message.content}
-        second = ask(client, "embedded/qalign", messages=[ASKED, said, NEXT])
+        second = ask(client, "embedded/qalign", messages=[QUESTION, said, NEXT])
         thought, written, events = streamed(
-            ask(client, "embedded/qalign", messages=[ASKED, said, NEXT], stream=True)
+            ask(client, "embedded/qalign", messages=[QUESTION, said, NEXT], stream=True)
         )
         alone = ask(client, "embedded/qalign", messages=[NEXT])
     assert first.choices[0].message.content != alone.choices[0].message.content
@@ -410,9 +410,9 @@ def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models
 
 # What is refused.
 
-GOOD = {"model": "embedded/qalign", "messages": [ASKED], "qalign": {"steps": 1}}
+GOOD = {"model": "embedded/qalign", "messages": [QUESTION], "qalign": {"steps": 1}}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
-ANSWERED = [ASKED, {"role": "assistant", "content": "18"}]
+ANSWERED = [QUESTION, {"role": "assistant", "content": "18"}]
 BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"model": None}, 400, "model", "the model is missing"),
     ({"model": "gpt-4o"}, 404, "model", "there is no model 'gpt-4o'"),
@@ -424,7 +424,12 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": ["hello"]}, 400, "messages", "message 0 must be an object"),
     ({"messages": [{"role": "tool", "content": "18"}]}, 400, "messages", "the roles are"),
     ({"messages": [{"role": "user", "content": [IMAGE]}]}, 400, "messages", "send text only"),
-    ({"messages": [{**ASKED, "tool_calls": [{}]}]}, 400, "messages", "which is not supported"),
+    (
+        {"messages": [{**QUESTION, "tool_calls": [{}]}]},
+        400,
+        "messages",
+        "which is not supported",
+    ),
     ({"temperature": 0}, 400, "temperature", "temperature must be between 0.05 and 5, got 0"),
     ({"temperature": "hot"}, 400, "temperature", "temperature must be a number"),
     ({"top_p": 1.5}, 400, "top_p", "top_p must be between"),
@@ -476,7 +481,7 @@ def test_the_client_raises_what_the_server_says_and_takes_what_asks_for_nothing(
         ask(client, n=9)
     assert raised.value.param == "n"
     neutral = {"presence_penalty": 0, "logprobs": False, "response_format": {"type": "text"}}
-    assert ask(client, messages=[{**ASKED, "name": "tom"}], user="tom", tools=[], **neutral)
+    assert ask(client, messages=[{**QUESTION, "name": "tom"}], user="tom", tools=[], **neutral)
 
 
 JSON = {"Content-Type": "application/json"}
@@ -580,7 +585,7 @@ def test_a_full_server_asks_to_come_again():
 
 def test_traces_are_kept_up_to_a_number_and_a_size(monkeypatch):
     served = served_by(ToyLM(), ToyRM())
-    wanted = asked({**GOOD, "seed": 1}, ("embedded",), {}, Limits())
+    wanted = parse_request({**GOOD, "seed": 1}, ("embedded",), {}, Limits())
     monkeypatch.setattr(routes, "MOST_TRACES", 2)
     for name in "abc":
         choice = Choice(wanted, 0, name)
@@ -635,7 +640,7 @@ def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
         with talking(address) as client:
             answer = ask(client, "embedded/qalign")
             thought, said, _ = streamed(ask(client, "embedded/qalign", stream=True))
-            second = ask(client, "embedded/qalign", messages=[*ANSWERED, ASKED])
+            second = ask(client, "embedded/qalign", messages=[*ANSWERED, QUESTION])
             with pytest.raises(openai.BadRequestError, match="n must be 1 to 8"):
                 ask(client, "embedded/qalign", n=9)
         of_chat = trace_of(address, answer)

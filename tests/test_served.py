@@ -341,7 +341,7 @@ async def test_a_run_that_fails_keeps_its_steps_and_says_why(server):
     with pytest.raises(EngineError):
         async for item in record(lm, rm, Run(PROMPT, steps=50, seed=4, pool=0)):
             lines.append(item.line)
-            if isinstance(item.drawn, Step) and item.drawn.t == 3:
+            if isinstance(item.draw, Step) and item.draw.t == 3:
                 server.stop()
     trace = parse_trace("".join(lines))
     assert len(trace.steps) >= 4
@@ -418,7 +418,7 @@ async def test_what_is_no_id_and_no_reward_ends_a_run_with_its_steps_kept(server
     with pytest.raises((ModelContractError, InvalidReward)):
         async for item in record(lm, rm, Run(PROMPT, steps=50, seed=4, pool=0)):
             lines.append(item.line)
-            if isinstance(item.drawn, Step) and item.drawn.t == 3:
+            if isinstance(item.draw, Step) and item.draw.t == 3:
                 server.lasting = fault
     assert len(parse_trace("".join(lines)).steps) == 4
     assert json.loads(lines[-1])["reason"] == "failed"

@@ -20,19 +20,19 @@ from toys import ToyLM, ToyRM
 
 from qalign_core import collect, load_trace, save_trace
 from qalign_core.errors import InvalidSetting, InvalidTrace
-from qalign_core.record.runner import header_of, record
+from qalign_core.record.runner import make_header, record
 from qalign_core.record.trace import header_line, open_trace, read_trace, write_whole
 from qalign_core.run import Run
 from qalign_study.commands import main, shared
 
 LM, RM = letters(), TableReward()
 RUN = Run("½ x", extractor="text", beta=0.8, steps=4, seed=5, pool=4)
-HEADER = header_of(LM, RM, RUN)
+HEADER = make_header(LM, RM, RUN)
 
 
 def go_on(path, run: Run = RUN) -> None:
     """Draw a run into a file, or what it lacks."""
-    with open_trace(path, header_of(LM, RM, run)) as file:
+    with open_trace(path, make_header(LM, RM, run)) as file:
         assert file is not None
         for item in collect(record(LM, RM, run, known=file.known)):
             file.write(item.line)
@@ -77,8 +77,8 @@ def test_what_is_finished_is_left_as_it_is(path) -> None:
         # without a newline too: a first line that was cut off is known by its beginning
         b'{"type":"header","version":2,"prompt":"mine"',
         b'{"id": "p1"}\n{"id": ',
-        header_line(header_of(LM, RM, RUN.with_changes(beta=0.9))).encode(),
-        header_line(header_of(LM, RM, RUN.with_changes(beta=0.9))).encode()[:-1],
+        header_line(make_header(LM, RM, RUN.with_changes(beta=0.9))).encode(),
+        header_line(make_header(LM, RM, RUN.with_changes(beta=0.9))).encode()[:-1],
         header_line(HEADER).encode() + b"and notes\n",
     ],
 )

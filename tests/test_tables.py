@@ -24,7 +24,7 @@ from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Figure, Line, chart
 from qalign_study.sheet.files import cell, latex, to_csv, to_latex
 from qalign_study.sheet.page import to_html
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 from qalign_study.sheet.words import VERDICTS, percent
 
 VERDICT = r"too few|(?<=[,;] )(?:ahead|behind)(?=[,;)<])|n(?:o|ot) significant"
@@ -109,7 +109,7 @@ def _span(text: str) -> tuple[int, int]:
 def printed(report: Report) -> str:
     """What `qalign report` prints of the differences."""
     lines = [Compared("", group.points) for group in report.groups]
-    return aligned((), [(d,) for line in lines for d in line.differences])
+    return format_columns((), [(d,) for line in lines for d in line.differences])
 
 
 @pytest.mark.parametrize("write", [printed, to_csv, to_latex, to_html], ids=lambda f: f.__name__)
@@ -312,7 +312,7 @@ def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
 
 
 def test_a_chart_leaves_out_what_has_no_place_and_is_never_empty_markup() -> None:
-    odd = Line("qalign", [0.0, 1.0, 10.0], [0.5, float("inf"), 0.2], says=["a", "b", "c"])
+    odd = Line("qalign", [0.0, 1.0, 10.0], [0.5, float("inf"), 0.2], labels=["a", "b", "c"])
     drawn = ElementTree.fromstring(
         chart(Figure("<&>", [odd], Axis("x", log=True), Axis("y"), mark=(5.0, "<here>")))
     )

@@ -22,17 +22,17 @@ from qalign_study.sets.tasks import read_task, task_of
 from qalign_study.train import trainer as training
 from qalign_study.train.preferences import (
     Grade,
-    Graded,
+    GradedTexts,
     Kinds,
     Pair,
-    encoded,
-    graded,
+    encode_pairs,
+    grade_trace,
     in_order,
     other_number,
     pairs_of,
     split,
 )
-from qalign_study.train.reward_training import base_of, learn, measured
+from qalign_study.train.reward_training import base_of, learn, measure_accuracy
 from qalign_study.train.trainer import RECIPES, Recipe
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "sample-dont-search.tex"
@@ -48,11 +48,11 @@ def drawn(tmp_path_factory):
     folder, run = tmp_path_factory.mktemp("samples"), Run("-", seed=3, pool=16, steps=24)
     asyncio.run(run_set(AnswerLM(), Grade(PROBLEMS), run, PROBLEMS, folder))
     traces = [trace for _, trace in traces_of(folder, len(PROBLEMS))]
-    return traces, [graded(*each) for each in zip(PROBLEMS, traces, strict=True)]
+    return traces, [grade_trace(*each) for each in zip(PROBLEMS, traces, strict=True)]
 
 
 def group(*, right=("It is 18.",), wrong=("It is 17.",), near=(), problem=PROBLEMS[0]):
-    return Graded(problem, tuple(right), tuple(wrong), tuple(near))
+    return GradedTexts(problem, tuple(right), tuple(wrong), tuple(near))
 
 
 def test_samples_are_told_apart_by_the_sets_own_scorer_and_kept_once(drawn):
@@ -121,11 +121,11 @@ def test_a_changed_number_is_the_last_that_says_the_answer_and_makes_it_wrong(
 
 def test_a_cut_that_makes_a_pair_equal_leaves_it_out_and_says_so():
     pairs = [Pair("p", "abcd", "abce"), Pair("p", "xb", "yb"), Pair("p", "abcde", "zz")]
-    cut = encoded(pairs, lambda prompt, text: [*map(ord, text)], 3)
+    cut = encode_pairs(pairs, lambda prompt, text: [*map(ord, text)], 3)
     assert (len(cut.pairs), cut.n_cut, cut.n_equal) == (2, 2, 1)
     assert cut.pairs[1] == ((97, 98, 99), (122, 122))
     with pytest.raises(InvalidTask, match="equal within the first 3 tokens; raise --max-length"):
-        encoded(pairs[:1], lambda prompt, text: [*map(ord, text)], 3)
+        encode_pairs(pairs[:1], lambda prompt, text: [*map(ord, text)], 3)
 
 
 def test_whole_problems_are_held_out_and_a_set_without_pairs_is_refused_in_one_sentence():
@@ -143,17 +143,17 @@ def test_whole_problems_are_held_out_and_a_set_without_pairs_is_refused_in_one_s
 async def test_accuracy_is_the_share_of_pairs_ordered_rightly_averaged_over_problems():
     groups = [group(right=("a", "b"), wrong=("c",)), group(right=("a",), wrong=("d",))]
     rm = FunctionReward(lambda prompt, text: float("acbd".index(text)), id="order")
-    found = (await measured(rm, groups))["pair"]
+    found = (await measure_accuracy(rm, groups))["pair"]
     assert (found["value"], found["problems"], found["pairs"]) == (0.25, 2, 3)
     assert (found["low"], found["high"]) == wilson(0.5, 2)
-    assert (await measured(rm, []))["pair"]["value"] is None
+    assert (await measure_accuracy(rm, []))["pair"]["value"] is None
     assert in_order([[(1.0, 1.0)]]).value == 0.5, "a tie counts half"
 
 
 async def test_four_of_four_pairs_in_order_are_not_called_certain():
     groups = [group(right=("b",), wrong=("a",)) for _ in range(4)]
     rm = FunctionReward(lambda prompt, text: float(ord(text)), id="order")
-    found = (await measured(rm, groups))["pair"]
+    found = (await measure_accuracy(rm, groups))["pair"]
     assert (found["value"], found["high"]) == (1.0, 1.0)
     assert found["low"] == pytest.approx(0.510, abs=1e-3)
     assert in_order([[(2.0, 1.0)]] * 400).low > 0.99, "the control: many in order are narrow"

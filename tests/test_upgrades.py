@@ -19,17 +19,18 @@ import transformers
 from browser import ROOT, serve
 from tiny_models import model_of, tokenizer
 
-from components.common import static_routes, theme
-from components.common.options import LOOKS, queued
-from components.common.stubs import without_stub_files
+from components.common import theme
+from components.common.options import queued
 from components.gradio_patches import (
+    POLLING,
     contain_reports,
+    forget_session,
     keep_sessions_with_events,
     log_tracebacks,
     supervise_queue,
+    without_stub_files,
 )
 from components.lab import section
-from components.request_guard import forget
 from qalign_core.models import loading
 from qalign_core.models.chat import Text
 from qalign_core.models.local import llama_net, net_selection
@@ -169,12 +170,12 @@ def test_without_a_name_for_the_attention_the_plain_one_is_taken():
 
 
 def test_without_gradios_table_of_sessions_it_keeps_the_last_ones():
-    forget(SimpleNamespace(), "a")
+    forget_session(SimpleNamespace(), "a")
     holder = SimpleNamespace(session_data={"a": 1, "b": 2}, time_last_used={"a": 1})
-    forget(SimpleNamespace(state_holder=holder), "a")
+    forget_session(SimpleNamespace(state_holder=holder), "a")
     assert (holder.session_data, holder.time_last_used) == ({"b": 2}, {})
     queue = SimpleNamespace(pending_messages_per_session={"a": 1, "b": 2})
-    forget(SimpleNamespace(get_blocks=lambda: SimpleNamespace(_queue=queue)), "a")
+    forget_session(SimpleNamespace(get_blocks=lambda: SimpleNamespace(_queue=queue)), "a")
     assert queue.pending_messages_per_session == {"b": 2}
 
 
@@ -228,38 +229,6 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
 # Gradio: what it does while nobody does anything
 
 
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_page_that_nobody_touches_asks_for_no_frames(visit, toy_app):
-    own, gradios = [await visit("<i class=qp></i>") for _ in range(2)]
-    sign = next(static_routes.FRONTEND.glob("assets/statustracker-*.js"))
-    await gradios.route(f"**/{sign.name}", lambda route: route.fulfill(path=sign))
-    for page in (own, gradios):
-        await page.add_init_script(FRAMES)
-        await page.goto(toy_app)
-        await page.wait_for_selector(".qp")
-    asked = await own.evaluate(ASKS, 40)
-    assert asked < 40
-    more = asked + 10  # the control: Gradio's own asks on
-    assert await gradios.evaluate(ASKS, more) == more
-
-
-FRAMES = """(() => {
-  const frame = window.requestAnimationFrame.bind(window);
-  window.asked = 0;
-  window.frame = () => new Promise(frame);
-  window.requestAnimationFrame = (then) => { window.asked += 1; return frame(then); };
-})();"""
-ASKS = """async (tries) => {
-  for (let n = 0; n < tries; n++) {
-    window.asked = 0;
-    for (let k = 0; k < 30; k++) await window.frame();
-    if (!window.asked) return n;
-  }
-  return tries;
-}"""
-"""In how many of so many times thirty frames it asks for one, until it asks for none."""
-
-
 class Wrote(Exception):
     """Gradio began to write a stub."""
 
@@ -279,13 +248,6 @@ def test_gradio_writes_no_stubs_where_the_app_imports_it(monkeypatch):
         type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
 
 
-def test_a_sign_of_waiting_that_is_written_otherwise_is_left_as_it_is(tmp_path: Path):
-    (tmp_path / "assets").mkdir()
-    (tmp_path / "assets" / "statustracker-a.js").write_text("let a = performance.now();")
-    assert list(static_routes.sign_of_waiting(tmp_path)) == []
-    assert len(list(static_routes.sign_of_waiting())) == 1
-
-
 async def test_gradios_queue_looks_for_events_as_seldom_as_it_is_told(monkeypatch):
     import gradio as gr
     from gradio import queueing
@@ -302,8 +264,30 @@ async def test_gradios_queue_looks_for_events_as_seldom_as_it_is_told(monkeypatc
     queue.active_jobs = [None]
     monkeypatch.setattr(queueing, "asyncio", SimpleNamespace(sleep=sleep))
     await queue.start_processing()
-    assert slept == [LOOKS["sleep_when_free"]] * 3
+    assert slept == [POLLING["sleep_when_free"]] * 3
     slept.clear()
     queue.stopped = False
     await queue.start_progress_updates()
-    assert slept == [LOOKS["progress_update_sleep_when_free"]] * 3
+    assert slept == [POLLING["progress_update_sleep_when_free"]] * 3
+
+
+def test_with_all_patches_off_gradio_is_as_it_came_and_the_app_runs(monkeypatch):
+    import gradio as gr
+    from gradio_client import Client
+    from toys import PROMPT, ToyLM, ToyRM
+
+    import app
+    from components.session.runs import Runs
+    from qalign_core.run import Limits
+
+    monkeypatch.setenv("QALIGN_PATCHES", "0")
+    runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
+    demo = app.build_app(runs)
+    plain = gr.Blocks().queue(default_concurrency_limit=None)
+    assert vars(demo._queue).keys() == vars(plain._queue).keys()
+    assert demo._queue.sleep_when_free == plain._queue.sleep_when_free
+    with serve(demo, **app.launch_options(runs)) as address:
+        text = Client(address, verbose=False).predict(PROMPT, steps=2, api_name="/run_chain")
+    assert text.count("\n") >= 3
+    monkeypatch.setenv("QALIGN_PATCHES", "1")  # the control
+    assert vars(app.build_app(runs)._queue).keys() != vars(plain._queue).keys()

@@ -7,7 +7,7 @@ import { builder } from "./dom.js";
  * @property {string} part of the glossary
  * @property {string} word
  * @property {string} symbol
- * @property {string} says
+ * @property {string} sentence
  * @property {string} formula
  * @property {string} lab the section of the Lab that shows it
  * @property {string} link to that

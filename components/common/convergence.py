@@ -17,7 +17,7 @@ class Trust:
     """A verdict on chains: how much they may be trusted, why, and what to do next."""
 
     level: Literal["unknown", "no", "rough", "yes"]
-    says: str
+    sentence: str
     next: str
 
 
@@ -49,12 +49,12 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
     rhat = f"split R-hat {agree}, limit {agree.limit:.3f}"
     rewards = f"the rewards of the {'chain’s halves' if one else 'chains'}"
     if not agree.is_mixed:
-        says, more = f"{rewards} differ ({rhat})", f"Try {fewest:,} more steps"
+        sentence, more = f"{rewards} differ ({rhat})", f"Try {fewest:,} more steps"
         if one:
-            return Trust("no", f"Not yet: {says}.", f"{more}, or draw several chains.")
-        says += ", even if their votes agree; do not trust the pooled vote yet"
+            return Trust("no", f"Not yet: {sentence}.", f"{more}, or draw several chains.")
+        sentence += ", even if their votes agree; do not trust the pooled vote yet"
         faster = "A larger β mixes faster, but it changes the target."
-        return Trust("no", f"No: {says}.", f"{more} each. {faster}")
+        return Trust("no", f"No: {sentence}.", f"{more} each. {faster}")
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
     unseen = "draw several chains: one chain cannot show what it never found"
     if effective < ROUGH * len(chains):
@@ -65,6 +65,6 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
             f"Run about {longer} times as many steps{f', and {unseen}' if one else ''}.",
         )
     if one:
-        says = f"As far as one chain can show, yes: {rewards} agree, and {worth}."
-        return Trust("yes", says, f"To be sure, {unseen}.")
+        sentence = f"As far as one chain can show, yes: {rewards} agree, and {worth}."
+        return Trust("yes", sentence, f"To be sure, {unseen}.")
     return Trust("yes", f"Yes: {rewards} agree, and {worth}.", "Nothing more is needed.")

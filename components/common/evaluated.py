@@ -1,4 +1,4 @@
-"""The evaluations that are shipped, read once: what any page says of whole problem sets."""
+"""The shipped evaluations, each read once, for every page that shows whole problem sets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from qalign_study.measure.results import Results, load_results
 T = TypeVar("T")
 FOLDER = ASSETS / "results"
 NO_FOLDERS: Mapping[str, Path] = MappingProxyType({})
-"""Of the user's own, by name: none."""
+"""No folders of the user's own, by name."""
 TITLES = {
     "in_distribution": "Like the training problems",
     "shifted": "Other wording, more events",
@@ -42,8 +42,8 @@ OTHER_RUNS = {
 def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
     """The packed results that are shipped: embedded sets first, the usual reward model first.
 
-    Others are those with another target or move, and those on fresh problems: what is said of the
-    methods is of the paper's target and move, on one set of problems each.
+    Others are files with another target or move, and files on fresh problems. Statements about the
+    methods use the paper's target and move, on one set of problems each.
     """
     order = list(TITLES)
 
@@ -52,25 +52,25 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
         return order.index(task) if task in order else len(order), path.stem
 
     usual = {path for path in folder.glob("*.zip") if variant_of(path) not in OTHER_RUNS}
-    found = {*folder.glob("*.zip"), *folder.glob("fresh/*.zip")} - usual if others else usual
-    return tuple(sorted(found, key=place))
+    files = {*folder.glob("*.zip"), *folder.glob("fresh/*.zip")} - usual if others else usual
+    return tuple(sorted(files, key=place))
 
 
 def once_per_version(function: Callable[..., T]) -> Callable[..., T]:
-    """Compute something of results files or folders again only when one of them was written."""
-    kept = lru_cache(maxsize=32)(lambda paths, _: function(*paths))
+    """Cache a function of results files or folders until one of them is written."""
+    cached = lru_cache(maxsize=32)(lambda paths, _: function(*paths))
 
     @wraps(function)
-    def found(*paths: Path) -> T:
+    def compute(*paths: Path) -> T:
         files = [file for path in paths for file in (path, *path.glob("*.json*")) if file.exists()]
-        return kept(paths, tuple(file.stat().st_mtime_ns for file in files))
+        return cached(paths, tuple(file.stat().st_mtime_ns for file in files))
 
-    return found
+    return compute
 
 
 @once_per_version
 def read(path: Path) -> Results:
-    """The draws of a results file or folder.
+    """Read the draws of a results file or folder.
 
     Raises:
         QAlignError: it cannot be read.
@@ -80,7 +80,7 @@ def read(path: Path) -> Results:
 
 @once_per_version
 def summarise(path: Path) -> Evaluated:
-    """Curves and counts of a results file or a folder.
+    """Compute the curves and counts of a results file or a folder.
 
     Raises:
         QAlignError: it cannot be read.
@@ -89,17 +89,17 @@ def summarise(path: Path) -> Evaluated:
 
 
 def task_of(path: Path) -> str:
-    """The problem set of a results file: `in_distribution-weak.zip` is of `in_distribution`."""
+    """Return a results file's problem set: `in_distribution` for `in_distribution-weak.zip`."""
     return path.stem.partition("-")[0]
 
 
 def variant_of(path: Path) -> str:
-    """What the name of a results file says behind its set: another reward model, or target."""
+    """Return the part of a file's name after its set: another reward model, or target."""
     return path.stem.partition("-")[2]
 
 
 def title_of(path: Path) -> str:
-    """The name of a results file in the list: its problem set, with its marks.
+    """Return the name of a results file in the list: its problem set, with its marks.
 
     `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
     same with another one, `inventory@2.zip` fresh inventories. A folder has its own name.
@@ -107,42 +107,42 @@ def title_of(path: Path) -> str:
     if path.is_dir():
         return path.name
     (task, _, seed), variant = task_of(path).partition("@"), variant_of(path)
-    said = [TITLES.get(task, task.replace("_", " "))]
-    said += [f"fresh problems, seed {seed}"] * bool(seed)
-    said += [OTHER_RUNS.get(variant, f"{variant} reward model")] * bool(variant)
-    return "; ".join(said)
+    words = [TITLES.get(task, task.replace("_", " "))]
+    words += [f"fresh problems, seed {seed}"] * bool(seed)
+    words += [OTHER_RUNS.get(variant, f"{variant} reward model")] * bool(variant)
+    return "; ".join(words)
 
 
 def beside(path: Path) -> dict[str, Path]:
-    """The shipped runs over the same problem set, by their reward model: the usual one first."""
+    """Find the shipped runs over the same problem set, by reward model, the usual one first."""
     alike = () if path.is_dir() or variant_of(path) in OTHER_RUNS else results_files(path.parent)
-    found = [p for p in alike if task_of(p) == task_of(path)]
-    return {f"{variant_of(p) or 'usual'} reward model": p for p in found}
+    paths = [p for p in alike if task_of(p) == task_of(path)]
+    return {f"{variant_of(p) or 'usual'} reward model": p for p in paths}
 
 
 def beside_the_papers(path: Path) -> Difference | None:
-    """QAlign minus the paper's QAlign, on the same problems at the same compute.
+    """Compute QAlign minus the paper's QAlign, on the same problems at the same compute.
 
-    Of a set with a reward whose target is sharper or whose move is another; None of others, and
-    where there is no chain of sharpness 1 and suffix moves with these models and this beta. At the
-    largest budget that both have spent.
+    It is None unless the set has a reward, and a sharper target or another move, and unless a chain
+    of sharpness 1 and suffix moves exists with these models and this beta. The budget is the
+    largest that both have spent.
 
     Raises:
         QAlignError: a results file cannot be read.
     """
-    found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
-    n = 0 if path.is_dir() else found.level
-    header = found.results.header
+    evaluated, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
+    n = 0 if path.is_dir() else evaluated.level
+    header = evaluated.results.header
     as_in_paper = (header.sharpness, header.move) == (1, "suffix")
-    if as_in_paper or not (header.rewarded and plain.exists() and n):
+    if as_in_paper or not (header.has_reward and plain.exists() and n):
         return None
-    usual, ids = read(plain), [record.id for record in found.results.records]
+    usual, ids = read(plain), [record.id for record in evaluated.results.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))
     one, other = ((h.lm, h.rm, h.beta, h.task) for h in (usual.header, header))
     if one != other or [record.id for record in same.records] != ids:
         return None
-    ours, theirs = (
+    chain, papers_chain = (
         next(p for p in points if (p.method, p.n) == ("qalign", n))
-        for points in (found.points, curves(same, ns=[n]))
+        for points in (evaluated.points, curves(same, ns=[n]))
     )
-    return difference(ours, theirs)
+    return difference(chain, papers_chain)

@@ -7,12 +7,12 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.reward import mixed, model_list, reward_shown, reward_widgets
+from components.common.reward import mixed, model_list, reward_values, reward_widgets
 from components.session.runs import Runs
-from qalign_core.run import OPEN, Run, default_extractor
+from qalign_core.run import NO_EXTRACTOR, Run, default_extractor
 
 USUAL = ""
-"""What stands for the extractor that suits the prompt."""
+"""The value that selects the extractor by the prompt."""
 ANSWERS = {
     "As the problem asks": USUAL,
     "Numbers": "number",
@@ -21,9 +21,9 @@ ANSWERS = {
     "LaTeX in \\boxed{}": "boxed",
     "Short texts": "text",
     "Amounts by name": "amounts",
-    "None: open-ended": OPEN,
+    "None: open-ended": NO_EXTRACTOR,
 }
-"""How answers can be read, as people call it."""
+"""The ways to read answers, by their titles."""
 SLIDERS = {"steps": 1, "chains": 1, "temperature": 0.05, "max_new_tokens": 1, "burn_in": 1}
 """The settings that are sliders, and their step; they reach as far as a run and the server."""
 
@@ -64,9 +64,9 @@ class RunForm:
         """Make the widgets of these settings in the current context."""
         for name in names:
             if name == "rm":
-                offer, given = self._runs.offer, self._given(name)
+                offer, options = self._runs.offer, self._common_options(name)
                 self.widgets |= reward_widgets(
-                    self._start.rm, offer, f"{self._page}-second", **given
+                    self._start.rm, offer, f"{self._page}-second", **options
                 )
             else:
                 self.widgets[name] = self._widget(name)
@@ -74,57 +74,58 @@ class RunForm:
     @property
     def rest(self) -> list[str]:
         """The settings that pages show and that have no widget yet."""
-        shown = (each.name for each in fields(Run) if each.metadata["page"])
-        return [name for name in shown if name not in self.widgets]
+        names = (each.name for each in fields(Run) if each.metadata["page"])
+        return [name for name in names if name not in self.widgets]
 
     def read(self, values: Sequence[Any]) -> Run:
-        """The run that the widgets' values say.
+        """Build the run that the widgets describe.
 
         Raises:
-            InvalidSetting: one of them cannot be.
+            InvalidSetting: a value is not valid.
         """
-        given = dict(zip(self.widgets, values, strict=True))
-        given["rm"] = mixed(given["rm"], given.pop("second"), given.pop("share"))
-        run = Run.read(given)
+        settings = dict(zip(self.widgets, values, strict=True))
+        settings["rm"] = mixed(settings["rm"], settings.pop("second"), settings.pop("share"))
+        run = Run.read(settings)
         return run.with_changes(burn_in=min(run.burn_in, run.steps))
 
     def show(self, run: Run) -> dict[Any, Any]:
-        """What the widgets show for a run."""
+        """Return the widgets' values for a run."""
         values = {name: getattr(run, name, None) for name in self.widgets}
-        asked = run.extractor or OPEN
-        if asked == default_extractor(run.prompt) or asked not in ANSWERS.values():  # or a file
-            asked = USUAL
-        values["extractor"] = asked
-        values |= {"reference": run.reference or "", **reward_shown(run.rm, self._runs.offer)}
+        extractor = run.extractor or NO_EXTRACTOR
+        # a grader from a file is in no list
+        if extractor == default_extractor(run.prompt) or extractor not in ANSWERS.values():
+            extractor = USUAL
+        values["extractor"] = extractor
+        values |= {"reference": run.reference or "", **reward_values(run.rm, self._runs.offer)}
         return {widget: values[name] for name, widget in self.widgets.items()}
 
-    def _given(self, name: str) -> dict[str, Any]:
-        """What every widget of a setting has."""
+    def _common_options(self, name: str) -> dict[str, Any]:
+        """Return the options that every widget of a setting has."""
         label = Run.__dataclass_fields__[name].metadata["label"]
         return {"label": label, "elem_id": f"{self._page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
-        told, given = Run.__dataclass_fields__[name].metadata, self._given(name)
+        metadata, options = Run.__dataclass_fields__[name].metadata, self._common_options(name)
         value, kind = getattr(self._start, name), Run.kinds()[name]
         if name == "lm":
-            return model_list(self._runs.offer, "lm", value, **given)
+            return model_list(self._runs.offer, "lm", value, **options)
         if name == "extractor":
-            given["info"] = "open-ended: the most typical text is chosen"
-            return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **given)
-        given["info"] = told["says"]
-        if told["choices"]:
-            return gr.Dropdown(list(told["choices"]), value=value, filterable=False, **given)
-        cap = getattr(self._runs.limits, told["cap"]) if told["cap"] else None
+            options["info"] = "open-ended: the most typical text is chosen"
+            return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **options)
+        options["info"] = metadata["help"]
+        if metadata["choices"]:
+            return gr.Dropdown(list(metadata["choices"]), value=value, filterable=False, **options)
+        cap = getattr(self._runs.limits, metadata["cap"]) if metadata["cap"] else None
         if name == "prompt":
-            given["info"] = (
+            options["info"] = (
                 "The 0.9M model was trained on such story problems and short writing tasks."
             )
-            return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **given)
+            return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **options)
         if kind is str:
-            del given["info"]
-            return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **given)
+            del options["info"]
+            return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **options)
         if name in SLIDERS:
-            most = told["most"] if cap is None else min(told["most"], cap)
-            return gr.Slider(told["least"], most, value=value, step=SLIDERS[name], **given)
+            most = metadata["max"] if cap is None else min(metadata["max"], cap)
+            return gr.Slider(metadata["min"], most, value=value, step=SLIDERS[name], **options)
         # neither bounds nor precision: Gradio would round, and refuse in words of its own
-        return gr.Number(value, **given)
+        return gr.Number(value, **options)

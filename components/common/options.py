@@ -4,12 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.gradio_patches import (
-    contain_reports,
-    keep_sessions_with_events,
-    log_tracebacks,
-    supervise_queue,
-)
+from components.gradio_patches import patch_queue
 from qalign_study.export.dictionary import with_terms
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
@@ -27,22 +22,10 @@ quarter of the browser's time in a lesson that uses the Lab.
 """
 
 
-LOOKS = {"sleep_when_free": 0.02, "progress_update_sleep_when_free": 60.0}
-"""Seconds between two looks of Gradio's for events that wait, and for progress, which none tells.
-
-Its own 0.001 and 0.01 (6.31) take 9 % of a core while nobody is there.
-"""
-
-
 def queued(demo: gr.Blocks, **options: Any) -> gr.Blocks:
-    """The app with a queue in which no event waits for others, and which is looked at calmly."""
+    """Give the app a queue in which no event waits for others."""
     demo.queue(default_concurrency_limit=None, **options)
-    for name, seconds in LOOKS.items():
-        setattr(getattr(demo, "_queue", demo), name, seconds)
-    log_tracebacks()
-    keep_sessions_with_events(demo)
-    contain_reports(demo)
-    supervise_queue(demo)
+    patch_queue(demo)
     return demo
 
 

@@ -10,7 +10,7 @@ from components.session.offer import Offer
 from qalign_core.registry import entries, is_foreign
 
 
-def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
+def add_prompt_warning(row: gr.Row, form: RunForm, offer: Offer) -> None:
     """Fill a row, hidden at first, that shows itself while the form's prompt is foreign to its LM.
 
     Args:
@@ -21,7 +21,7 @@ def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
     prompt, lm, rm = (form.widgets[name] for name in ("prompt", "lm", "rm"))
     able = offer.for_any_text("lm")
     with row:
-        said = gr.HTML(**PLAIN)
+        message = gr.HTML(**PLAIN)
         title = entries()["lm", able].title if able else ""
         take = gr.Button(f"Use {title}", size="sm", visible=able is not None)
 
@@ -30,7 +30,7 @@ def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
         return gr.Row(visible=foreign), sentence(offer.models["lm"].get(lm, lm)) if foreign else ""
 
     at_once = {**PRIVATE, "queue": False}
-    gr.on([prompt.change, lm.change], look, [prompt, lm], [row, said],
+    gr.on([prompt.change, lm.change], look, [prompt, lm], [row, message],
           trigger_mode="always_last", **at_once)  # fmt: skip
     take.click(lambda: (able, offer.for_any_text("rm") or gr.skip()), None, [lm, rm], **at_once)
 

@@ -109,7 +109,7 @@ def _seconds(offer: Offer, first: object) -> list[tuple[str, str]]:
     return [("None", ""), *(each for each in _choices(offer, "rm") if each[1] != first)]
 
 
-def reward_shown(rm: str, offer: Offer) -> dict[str, Any]:
+def reward_values(rm: str, offer: Offer) -> dict[str, Any]:
     """What the three widgets show for a run's reward, by the name of their setting."""
     first, second, share = unmixed(rm, offer)
     known = _choices(offer, "rm")

@@ -21,23 +21,25 @@ def object_of(body: bytes) -> dict[str, Any]:
         HTTPRefusal: it is not.
     """
     try:
-        said: Any = from_json(body)
+        payload: Any = from_json(body)
     except ValueError as error:
         raise HTTPRefusal(422, f"the request is not JSON ({error}); send an object") from error
-    if not isinstance(said, dict):
-        raise HTTPRefusal(422, f"the request must be an object of settings, got {short_repr(said)}")
-    return said
+    if not isinstance(payload, dict):
+        raise HTTPRefusal(
+            422, f"the request must be an object of settings, got {short_repr(payload)}"
+        )
+    return payload
 
 
-def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
+def server_functions(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
     """The `server_functions` of a component: a value that one cannot use gets one sentence.
 
     An error of the engine is answered with {"error": one sentence}.
     """
-    return [_asked(function) for function in functions]
+    return [_answer_errors(function) for function in functions]
 
 
-def _asked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _answer_errors(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @wraps(function)
     async def answer(sent: Any) -> Any:
         try:

@@ -2,12 +2,10 @@
 
 import gzip
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import gradio as gr
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -40,30 +38,24 @@ class Compressed(StaticFiles):
         status_code: int = 200,
     ) -> Response:
         """The answer for a file, as Starlette makes it, with the kept bytes in it."""
-        found = super().file_response(full_path, stat_result, scope, status_code)
+        response = super().file_response(full_path, stat_result, scope, status_code)
         takes = "gzip" in Headers(scope=scope).get("accept-encoding", "")
-        if not (takes and isinstance(found, FileResponse)):
-            return found
-        headers = {name: found.headers[name] for name in ("etag", "last-modified")}
+        if not (takes and isinstance(response, FileResponse)):
+            return response
+        headers = {name: response.headers[name] for name in ("etag", "last-modified")}
         headers |= {"content-encoding": "gzip", "vary": "Accept-Encoding"}
-        body = _compressed(os.fspath(full_path))
-        return Response(body, status_code, headers, found.media_type)
+        body = _compress(os.fspath(full_path))
+        return Response(body, status_code, headers, response.media_type)
 
 
 @cache
-def _compressed(path: str) -> bytes:
+def _compress(path: str) -> bytes:
     return gzip.compress(Path(path).read_bytes())
 
 
-FRONTEND = Path(gr.__file__).parent / "templates" / "frontend"
-TIMED = re.compile(r"(performance\.now\(\)-[^{}]*,[\w$]+&&)(?=[\w$]+\(\)\}\)\})")
-SEEN = "document.querySelector('[data-testid=status-tracker]:not(.hide)')&&"
-
-
 def routes() -> list[BaseRoute]:
-    """Addresses beside the app's own: `LATER`, the worker's script, `FILES`, and a sign of ours."""
+    """Addresses beside the app's own: `LATER`, the worker's script, and `FILES`."""
     return [
-        *sign_of_waiting(),
         *(Route(f"/{address}", _script(path)) for address, path in LATER.items()),
         Route("/engine.js", _script(WORKER)),
         *(Mount(f"/{name}", Compressed(directory=folder)) for name, folder in FILES.items()),
@@ -72,21 +64,3 @@ def routes() -> list[BaseRoute]:
 
 def _script(path: Path) -> Callable[[Request], Response]:
     return lambda _: Response(bundle(path), media_type="text/javascript")
-
-
-def _kept(script: str) -> Callable[[Request], Response]:
-    headers = {"cache-control": "max-age=3600"}
-    return lambda _: Response(script, media_type="text/javascript", headers=headers)
-
-
-def sign_of_waiting(frontend: Path = FRONTEND) -> Iterator[Route]:
-    """Gradio's own sign of waiting, which counts the seconds only while one is seen.
-
-    Gradio's (6.31) asks for every frame where it is hidden, too, and the one of a page that loads
-    does so for as long as the page is open: 8 % of a core. One that is written otherwise is
-    left as it is.
-    """
-    for path in frontend.glob("assets/statustracker-*.js"):
-        script, n = TIMED.subn(rf"\1{SEEN}", path.read_text(encoding="utf-8"))
-        if n == 1:
-            yield Route(f"/assets/{path.name}", _kept(script))

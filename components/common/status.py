@@ -37,30 +37,30 @@ update();
     )
 
 
-def is_active(said: object) -> bool:
+def is_active(value: object) -> bool:
     """Whether a status line's value, as a browser sends it back, says that a run goes on."""
     try:
-        return bool(from_json(str(said)[:9999])["state"] in ACTIVE)
+        return bool(from_json(str(value)[:9999])["state"] in ACTIVE)
     except (ValueError, TypeError, KeyError):
         return False
 
 
-async def stop_run(runs: Runs, visitor: str, said: object, more: str = "") -> str:
+async def stop_run(runs: Runs, visitor: str, value: object, more: str = "") -> str:
     """End a visitor's run and say so in the status line, which said `said`; `more` is said too."""
-    stopped = await runs.stop(visitor) or is_active(said)  # the event's end may have come first
+    stopped = await runs.stop(visitor) or is_active(value)  # the event's end may have come first
     status = STOPPED if stopped else Status("idle", "Nothing is being drawn.")
     return status_value(replace(status, text=status.text + more))
 
 
-def next_problem(kind: str, said: object) -> tuple[object, ...]:
+def next_problem(kind: str, value: object) -> tuple[object, ...]:
     """A new problem for the prompt, its answer, how to read it, and the status line.
 
     While a run goes on the status line stays that run's.
     """
     prompt, answer = new_problem(kind)
     status = Status("idle", f"Next run: {prompt}")
-    said_next = gr.skip() if is_active(said) else status_value(status)
-    return prompt, answer, USUAL, said_next
+    line = gr.skip() if is_active(value) else status_value(status)
+    return prompt, answer, USUAL, line
 
 
 def stale_line(page: str) -> gr.HTML:

@@ -33,8 +33,8 @@ def band_of(
 ) -> dict[str, object]:
     """The band around an idea's curve."""
     ends = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
-    shown = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "opacity": 0.13}
-    return {**ends, **shown, "mode": "lines", "fill": "toself", "fillcolor": colour(id_)}
+    look = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "opacity": 0.13}
+    return {**ends, **look, "mode": "lines", "fill": "toself", "fillcolor": colour(id_)}
 
 
 def log_axis(
@@ -47,8 +47,8 @@ def log_axis(
         most: labelled ticks; a low axis has room for few.
         axis: what else the axis has.
     """
-    told = [value for value in values if value > 0 and math.isfinite(value)]
-    low, high = (min(told), max(told)) if told else (1.0, 10.0)
+    positive = [value for value in values if value > 0 and math.isfinite(value)]
+    low, high = (min(positive), max(positive)) if positive else (1.0, 10.0)
     ticks = log_ticks(low, high, most)
     return {
         "type": "log",

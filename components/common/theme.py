@@ -53,8 +53,8 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
     Compare and Results load it too; 4.6 MB, which the lab fetches when it is opened. It is no part
     of what Gradio promises (6.31 has it); without it `head` brings plotly.js to every page.
     """
-    found = next(frontend.glob("assets/PlotlyPlot-*.js"), None)
-    return "" if found is None else found.relative_to(frontend).as_posix()
+    module = next(frontend.glob("assets/PlotlyPlot-*.js"), None)
+    return "" if module is None else module.relative_to(frontend).as_posix()
 
 
 def head() -> str:

@@ -12,7 +12,7 @@ from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PLAIN, PRIVATE, heading
-from components.common.prompt_warning import foreign_line
+from components.common.prompt_warning import add_prompt_warning
 from components.common.saving import file_saver, save_line
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.compare.figures import compute_curves, reward_histograms
@@ -30,7 +30,7 @@ from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, 
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Measure, draws_of, measure_of
 from qalign_study.sheet.files import draws_csv
-from qalign_study.sheet.words import COUNTED, in_a_sentence
+from qalign_study.sheet.words import COMPUTE_NOTE, in_a_sentence
 
 RECORDED = ASSETS / "runs" / "compare.jsonl"
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
@@ -229,7 +229,7 @@ def build_compare_page(
         stale_line("compare")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
         form, asked, kind = _form(start, runs)
-        foreign_line(foreign, form, runs.offer)
+        add_prompt_warning(foreign, form, runs.offer)
         panel = gr.HTML(
             value="",
             html_template='<div class="qc-host"></div>',
@@ -241,7 +241,7 @@ def build_compare_page(
         about = gr.HTML("", elem_id="compare-note", **PLAIN)
         compute = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-curves"), **PLAIN)
-        gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
+        gr.HTML(f'<p class="qc-sub">{COMPUTE_NOTE}</p>', elem_id="compare-counted", **PLAIN)
         seen = gr.HTML("", elem_id="compare-rewards", **PLAIN)
         mixture = gr.Checkbox(
             label="Also draw the target: a mixture of normal curves, tilted by exp(reward / β)",

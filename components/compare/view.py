@@ -10,7 +10,7 @@ from typing import Any
 
 from components.common.convergence import trust
 from components.common.evaluated import results_files, summarise, task_of
-from qalign_core.decide.answers.graders import either
+from qalign_core.decide.answers.graders import format_references
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
@@ -31,9 +31,9 @@ from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_study.sheet.words import (
     SURVIVE,
+    describe_mixing,
     gap,
     in_a_sentence,
-    mixed,
     names_of,
     number,
     percent,
@@ -95,7 +95,7 @@ def view(
         {
             "state": state,
             "prompt": header.prompt,
-            "reference": None if header.reference is None else either(header.reference),
+            "reference": None if header.reference is None else format_references(header.reference),
             "budget": budget,
             "open_ended": comparison.extract is None,
             "counted": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs only "
@@ -238,7 +238,7 @@ def _card(
         "method": outcome.method,
         "term": (is_open and ideas()[outcome.method].open) or outcome.method,
         "name": idea.word,
-        "says": idea.says,
+        "says": idea.sentence,
         "answer": None if is_open else decision.answer,
         "said": _said(comparison, decision),
         "correct": outcome.correct,
@@ -247,7 +247,7 @@ def _card(
         if outcome.rule.pick == "best"
         else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
-        "trust": found and f"Can I trust it? {found.says} {found.next}",
+        "trust": found and f"Can I trust it? {found.sentence} {found.next}",
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),
@@ -285,7 +285,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     share = dict(decision.shares)[decision.answer]
     if outcome.rule.weights is not None:
         run, its_own = comparison.header, outcome.rule.weights is not softmax
-        weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.sharpness != 1)
+        weight = ["exp(reward / β)"] * run.has_reward + ["p^(sharpness − 1)"] * (run.sharpness != 1)
         said = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (
             f"Each of {_count(n, what)} {'has a weight' if its_own else said}: "
@@ -433,7 +433,7 @@ def _rewards(comparison: Comparison, cut: Cut) -> list[list[float]]:
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
     found = agreement(_rewards(comparison, cut))
     verdict = "" if found.is_mixed or found.rhat is None else ", not yet"
-    return ["R-hat", f"{found}{verdict}", mixed(found)]
+    return ["R-hat", f"{found}{verdict}", describe_mixing(found)]
 
 
 def _count(n: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import gradio as gr
 from gradio.components import Component
 
-from qalign_core.target import renamed
+from qalign_core.target import rename_settings
 
 LONGEST = 400
 """Characters of a value that are read."""
@@ -34,7 +34,7 @@ def from_query(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Values by the controls' names, and a notice for each that the control cannot have."""
     linked = {key.removeprefix("lab-"): v for key, v in query.items() if key.startswith("lab-")}
-    query = {f"lab-{key}": value for key, value in renamed(linked).items()}
+    query = {f"lab-{key}": value for key, value in rename_settings(linked).items()}
     found, notices = {}, []
     for control in controls:
         name = str(control.elem_id)

@@ -30,7 +30,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import QAlignError
 from qalign_core.validation import from_json
-from qalign_study.exact.decisions import Found, Situation, explore
+from qalign_study.exact.decisions import Exploration, Situation, explore
 from qalign_study.export.dictionary import colour
 from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.results import unpack
@@ -79,7 +79,7 @@ def simulated() -> dict[str, list[float]]:
     return made
 
 
-def curve_figure(found: Found) -> Figure:
+def curve_figure(found: Exploration) -> Figure:
     """How often each method is right against compute, with any of n, which no rule can exceed."""
     traces: list[Trace] = []
     for method in RULES:
@@ -105,7 +105,7 @@ def curve_figure(found: Found) -> Figure:
     )
 
 
-def map_figure(found: Found) -> Figure:
+def map_figure(found: Exploration) -> Figure:
     """QAlign minus weighted vote in many worlds, where shipped sets lie, and this world."""
     worlds, here = simulated(), found.near_misses.value
     colours = [[0, colour("wmv")], [0.5, "rgba(128, 138, 150, 0.25)"], [1, colour("qalign")]]
@@ -151,7 +151,7 @@ def map_figure(found: Found) -> Figure:
     )  # fmt: skip
 
 
-def told(found: Found) -> tuple[Words, ...]:
+def told(found: Exploration) -> tuple[Words, ...]:
     """What follows from this world, with its uncertainty."""
     n, ceiling = found.ns[-1], float(found.any_of[-1])
     ahead = found.difference("qalign", "wmv")
@@ -183,7 +183,7 @@ def told(found: Found) -> tuple[Words, ...]:
     return note(said), facts(cards)
 
 
-def _rate(found: Found, method: str) -> tuple[float, float, float]:
+def _rate(found: Exploration, method: str) -> tuple[float, float, float]:
     """How often a method is right, and the band of that."""
     rate = found.rate(method)
     assert rate.value is not None
@@ -191,12 +191,12 @@ def _rate(found: Found, method: str) -> tuple[float, float, float]:
     return rate.value, *rate.band
 
 
-def _band(found: Found, method: str) -> str:
+def _band(found: Exploration, method: str) -> str:
     value, low, high = _rate(found, method)
     return f"{percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
 
 
-def curve_table(found: Found) -> Words:
+def curve_table(found: Exploration) -> Words:
     """Every method at every budget."""
     rows = [
         (str(n), *(found.rate(method, k).value for method in RULES), float(found.any_of[k]))

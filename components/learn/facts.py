@@ -262,7 +262,7 @@ class Walk:
     def trust(self) -> str:
         """Whether the chains may be trusted so far, and what to do next."""
         found = trust(self._rewards)
-        return f"{found.says} {found.next}"
+        return f"{found.sentence} {found.next}"
 
     def mean_reward(self) -> float:
         """Mean reward of the states."""

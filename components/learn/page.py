@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from components.common.options import PLAIN
-from components.common.rpc import asked
+from components.common.rpc import server_functions
 from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
 from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, end_of, lessons
 from qalign_core.record.trace import header_line
@@ -175,7 +175,7 @@ def build_panel(*, first: bool) -> gr.HTML:
         js_on_load=PANEL,
         first=told(next(iter(known.values()))) if first else None,
         list=entries(),
-        server_functions=asked(lesson, check, run),
+        server_functions=server_functions(lesson, check, run),
         elem_id="learn-host",
         visible="hidden",
         **PLAIN,

@@ -33,7 +33,7 @@ POINTS = "(percentage points, with 95% intervals, at the largest equal compute)"
 class Clause:
     """What somebody has, what to use then, what that rests on, and a section of the Lab."""
 
-    given: str
+    situation: str
     use: str
     because: str
     lab: str = ""
@@ -53,7 +53,7 @@ def clauses(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> lis
 def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> str:
     """The clauses as a list."""
     rows = "".join(
-        f"<dt>{html.escape(each.given)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
+        f"<dt>{html.escape(each.situation)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
         f"{html.escape(each.because)}{_link(each.lab)}</dd>"
         for each in clauses(sets, poor)
     )
@@ -69,33 +69,33 @@ def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
     return next((p for p in points if p.method == method and p.n == n), None)
 
 
-def between(found: Evaluated, a: Curve, b: Curve, n: int) -> Difference | None:
+def between(evaluated: Evaluated, a: Curve, b: Curve, n: int) -> Difference | None:
     """The paired difference of two methods at the compute of n samples, if both spent as much."""
-    one, other = at(found.points, a, n), at(found.points, b, n)
+    one, other = at(evaluated.points, a, n), at(evaluated.points, b, n)
     if one is None or other is None or not is_level(one, other):
         return None
     return difference(one, other)
 
 
-def _on(name: str, found: Difference) -> str:
+def _on(name: str, gap: Difference) -> str:
     """A difference in points on a set, and the test where few problems are discordant."""
-    exact = few(found)
-    return f"{in_points(found, '+.1f')} on {name}{f' ({exact})' * bool(exact)}"
+    exact = few(gap)
+    return f"{in_points(gap, '+.1f')} on {name}{f' ({exact})' * bool(exact)}"
 
 
-def waiting(found: Evaluated) -> list[float]:
+def waiting(evaluated: Evaluated) -> list[float]:
     """How many times as many tokens a chain writes in a row as the longest sample, per problem."""
-    n, ratios = found.level, []
-    spent = at(found.points, "qalign", n)
+    n, ratios = evaluated.level, []
+    spent = at(evaluated.points, "qalign", n)
     states = round(spent.used) if spent else 0
-    for record in found.results.records:
+    for record in evaluated.results.records:
         longest = generated(record.pool_cost).max()
         ratios.append(float(generated(record.chain_cost)[:states].sum() / longest))
     return ratios
 
 
 def _wait(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
-    ratios = [ratio for found in sets.values() for ratio in waiting(found)]
+    ratios = [ratio for evaluated in sets.values() for ratio in waiting(evaluated)]
     if not ratios:
         return
     yield Clause(
@@ -109,13 +109,14 @@ def _wait(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
 
 def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     """How far best-of-n keeps up with the weighted vote."""
-    kept = min((_keeps_up(found) for found in sets.values()), default=0)
-    if not kept:
+    limit = min((_keeps_up(evaluated) for evaluated in sets.values()), default=0)
+    if not limit:
         return
     ends = [
         _on(name, d)
-        for name, found in sets.items()
-        if (d := between(found, "bon", "wmv", found.level)) is not None and d.verdict == "behind"
+        for name, evaluated in sets.items()
+        if (d := between(evaluated, "bon", "wmv", evaluated.level)) is not None
+        and d.verdict == "behind"
     ]
     later = (
         " With more samples it finds the reward model’s mistakes: best-of-n minus weighted vote is "
@@ -126,52 +127,52 @@ def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     yield Clause(
         "A few samples, a good reward model",
         "Best-of-n or the weighted vote",
-        f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not significantly behind the "
+        f"With up to {limit} sample{'s' * (limit > 1)} best-of-n is not significantly behind the "
         f"weighted vote on any of these sets, and it needs no extracted answers.{later}",
     )
 
 
-def _keeps_up(found: Evaluated) -> int:
+def _keeps_up(evaluated: Evaluated) -> int:
     """The largest n up to which best-of-n is nowhere behind the weighted vote."""
-    kept = 0
-    for n in sorted({p.n for p in found.points}):
-        d = between(found, "bon", "wmv", n)
+    limit = 0
+    for n in sorted({p.n for p in evaluated.points}):
+        d = between(evaluated, "bon", "wmv", n)
         if d is not None and d.verdict == "behind":
             break
-        kept = n
-    return kept
+        limit = n
+    return limit
 
 
 def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
-    found = {
+    differences = {
         name: d
         for name, each in sets.items()
         if (one := at(each.points, "any", 1)) is not None
         and one.value >= RARE
         and (d := between(each, "qalign", "wmv", each.level)) is not None
     }
-    if not found:
+    if not differences:
         return
-    ahead = [name for name, d in found.items() if d.verdict == "ahead"]
-    said = ", ".join(_on(name, d) for name, d in found.items())
+    ahead = [name for name, d in differences.items() if d.verdict == "ahead"]
+    listing = ", ".join(_on(name, d) for name, d in differences.items())
     yield Clause(
         "Many samples, a good reward model, right answers among them",
         "The weighted vote" if not ahead else f"QAlign on {', '.join(ahead)}",
         "The chain has the same target but takes longer. QAlign minus weighted vote "
-        f"is {said} {POINTS}.",
+        f"is {listing} {POINTS}.",
     )
 
 
 def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     rates = [
         f"{percent(point.value)} of the {name}"
-        for name, found in sets.items()
-        if (point := at(found.points, "mv", found.level)) is not None
+        for name, evaluated in sets.items()
+        if (point := at(evaluated.points, "mv", evaluated.level)) is not None
     ]
     if not rates:
         return
-    told = [between(found, "wmv", "mv", found.level) for found in sets.values()]
-    better = all(d is not None and d.verdict == "ahead" for d in told)
+    differences = [between(evaluated, "wmv", "mv", evaluated.level) for evaluated in sets.values()]
+    better = all(d is not None and d.verdict == "ahead" for d in differences)
     yield Clause(
         "No reward model",
         "Majority vote",
@@ -180,51 +181,52 @@ def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     )
 
 
-def _poor(name: str, found: Evaluated) -> Iterator[Clause]:
+def _poor(name: str, evaluated: Evaluated) -> Iterator[Clause]:
     """The clause on methods that are not behind the majority vote although the reward is poor."""
-    n = found.level
+    n = evaluated.level
     of_samples = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
-    told = {
+    differences = {
         in_a_sentence(curve_name(method)): d
         for method in sorted(of_samples, key=lambda id_: not RULES[id_].aims)
-        if method != "mv" and (d := between(found, method, "mv", n)) is not None
+        if method != "mv" and (d := between(evaluated, method, "mv", n)) is not None
     }
-    if not told:
+    if not differences:
         return
-    ahead = [title for title, d in told.items() if d.verdict == "ahead"]
-    level = [title for title, d in told.items() if d.verdict not in ("ahead", "behind")]
+    ahead = [title for title, d in differences.items() if d.verdict == "ahead"]
+    level = [title for title, d in differences.items() if d.verdict not in ("ahead", "behind")]
     use = " or ".join(ahead or ["majority vote", *level])
-    lost = [title for title, d in told.items() if d.verdict == "behind"]
-    said = ", ".join(f"{brief(d)} for {title}" for title, d in told.items())
+    lost = [title for title, d in differences.items() if d.verdict == "behind"]
+    listing = ", ".join(f"{brief(d)} for {title}" for title, d in differences.items())
     yield Clause(
         "A poor reward model",
         use[0].upper() + use[1:],
-        f"On {name} the difference from majority vote, which uses no reward, is {said} {POINTS}."
+        f"On {name} the difference from majority vote, which uses no reward, is {listing} {POINTS}."
         + (f" In this case, avoid {' and '.join(lost)}." if lost else ""),
     )
 
 
 def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     rates = {
-        name: (one.value, found.level, ceiling.value)
-        for name, found in sets.items()
-        if (one := at(found.points, "any", 1)) is not None
-        and (ceiling := at(found.points, "any", found.level)) is not None
+        name: (one.value, evaluated.level, ceiling.value)
+        for name, evaluated in sets.items()
+        if (one := at(evaluated.points, "any", 1)) is not None
+        and (ceiling := at(evaluated.points, "any", evaluated.level)) is not None
     }
     if not rates:
         return
     rare = {name: sets[name] for name, (one, _, _) in rates.items() if one < RARE}
-    shown = [
+    sentences = [
         f"on {name} QAlign {standing(d)} every choice among the samples, {brief(d)}"
-        for name, found in rare.items()
-        if (d := between(found, "qalign", "any", found.level)) is not None
+        for name, evaluated in rare.items()
+        if (d := between(evaluated, "qalign", "any", evaluated.level)) is not None
     ]
     common = ", ".join(
         f"1 in {1 / one:.0f} on {name} ({percent(ceiling)} of the problems have one among {n})"
         for name, (one, n, ceiling) in rates.items()
         if name not in rare and one > 0
     )
-    seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows this."
+    text = f"Shown here: {', '.join(sentences)} {POINTS}."
+    seen = text if sentences else "No set here shows this."
     rest = f" Elsewhere, right samples are less rare: {common}." if common else ""
     yield Clause(
         "Right answers rarer than one in 300 samples, and a reward model that detects near misses",

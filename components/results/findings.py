@@ -23,27 +23,27 @@ from qalign_study.sheet.words import (
 def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
     names = names or names_of()
-    bon, ours = of(points, "bon"), of(points, "qalign")
-    said = [*_out_of_reach(points), *([_best_of_n(bon)] if bon else [])]
+    bon, chain_points = of(points, "bon"), of(points, "qalign")
+    sentences = [*_out_of_reach(points), *([_best_of_n(bon)] if bon else [])]
     for method in (id_ for id_ in RULES if id_ != "qalign"):
-        found = list(paired(points, "qalign", method))
-        if found:
-            last = found[-1]
-            chain = next(p for p in ours if p.n == last.n)
-            said.append(
+        differences = list(paired(points, "qalign", method))
+        if differences:
+            last = differences[-1]
+            chain = next(p for p in chain_points if p.n == last.n)
+            sentences.append(
                 f"At the compute of {last.n} samples QAlign ({percent(chain.value)}) "
                 f"{standing(last)} {in_a_sentence(names[method].word)} "
                 f"({percent(chain.value - last.value)}): {gap(last)}."
             )
-    return said
+    return sentences
 
 
 def _out_of_reach(points: Sequence[Point]) -> list[str]:
     """That the chain is above what any rule over as many samples could be, if it is."""
-    found = list(paired(points, "qalign", "any"))
-    if not found or found[-1].verdict != "ahead":
+    differences = list(paired(points, "qalign", "any"))
+    if not differences or differences[-1].verdict != "ahead":
         return []
-    last = found[-1]
+    last = differences[-1]
     ceiling = next(p for p in of(points, "any") if p.n == last.n).value
     return [
         f"Only {percent(ceiling)} of the problems have a right answer among {last.n} samples, so "
@@ -74,10 +74,10 @@ def findings_html(
     points: Sequence[Point], settings: SetHeader, papers: Difference | None = None
 ) -> str:
     """The findings as a list; `papers` is QAlign minus QAlign of the paper's target and move."""
-    said = findings(points, names_of(settings.open_ended))
+    sentences = findings(points, names_of(settings.open_ended))
     if settings.sharpness != 1:
-        without = "" if settings.rewarded else "Without a reward there is no best-of-n. "
-        said.insert(
+        without = "" if settings.has_reward else "Without a reward there is no best-of-n. "
+        sentences.insert(
             0,
             f"{without}QAlign and the weighted vote aim at sharpness "
             f"{number(settings.sharpness)}; the "
@@ -87,9 +87,9 @@ def findings_html(
         here, there = f"of sharpness {number(settings.sharpness)}", "of sharpness 1"
         if settings.move != "suffix":
             here, there = f"with the moves {settings.move}", "with suffix moves alone"
-        said.append(
+        sentences.append(
             f"On the same problems at the compute of {papers.n} samples QAlign {here} "
             f"{standing(papers)} QAlign {there}: {gap(papers)}."
         )
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in sentences)
     return f'<ul class="qr-said">{items}</ul>'

@@ -47,15 +47,15 @@ def advice(files: Sequence[Path]) -> str:
             header = read(path).header  # first: the curves of an open-ended set take long
             if header.open_ended or header.sharpness != 1:
                 continue
-            found = summarise(path)
+            evaluated = summarise(path)
         except QAlignError:  # the page shows the error where that set is chosen
             continue
         task, _, model = path.stem.partition("-")
         named = IN_A_SENTENCE.get(task, f"“{task.replace('_', ' ')}”")
         if model:
-            poor[f"{named}, with the {model} reward model,"] = found
+            poor[f"{named}, with the {model} reward model,"] = evaluated
         else:
-            sets[named] = found
+            sets[named] = evaluated
     return advice_html(sets, poor)
 
 
@@ -113,8 +113,8 @@ def _build_sets(
     )
     above = gr.HTML(READING, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
     behind = gr.HTML("", elem_id="results-problems", **PLAIN)
-    says = "It depends on what you have. Each line names the results behind it."
-    gr.HTML(heading("Which should I use?", says), **PLAIN)
+    sentence = "It depends on what you have. Each line names the results behind it."
+    gr.HTML(heading("Which should I use?", sentence), **PLAIN)
     advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
     with fold("All sets together: averages, crossings of the curves, waiting times", "results-all"):
@@ -132,15 +132,15 @@ def _build_sets(
     async def on_open(name: str, event: gr.EventData) -> str:
         path = by_name.get(str(name), by_name[first])
         try:
-            found = await asyncio.to_thread(summarise, path)
+            evaluated = await asyncio.to_thread(summarise, path)
         except QAlignError:  # its message is shown instead of the figure
             return ""
-        return await asyncio.to_thread(list_html, found, str(getattr(event, "cell", "")))
+        return await asyncio.to_thread(list_html, evaluated, str(getattr(event, "cell", "")))
 
     async def on_look(query: str, request: gr.Request) -> list[Any]:
         # a lesson that leads here comes before the link that brought the visitor
-        asked = {**request.query_params, **dict(parse_qsl(str(query)))}
-        name = str(asked.get("set", ""))
+        parameters = {**request.query_params, **dict(parse_qsl(str(query)))}
+        name = str(parameters.get("set", ""))
         name = name if name in by_name else first
         return [name, *await on_choose(name)]
 
@@ -154,14 +154,14 @@ def _build_sets(
     once = tuple(path for path in files if "@" not in path.stem)  # an average counts a set once
     cast(Any, above).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
     for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
-        made = partial(file_of, once, kind)
-        button.click(made, None, saver, concurrency_limit=1, **PRIVATE)
+        make_file = partial(file_of, once, kind)
+        button.click(make_file, None, saver, concurrency_limit=1, **PRIVATE)
     slow = {**PRIVATE, "show_progress": "minimal", "show_progress_on": whole}
     together.click(lambda: whole_html(once), None, whole, concurrency_limit=1, **slow)
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
-    shown = looked_at.change(on_look, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    first_look = looked_at.change(on_look, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
-    shown.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
+    first_look.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
     leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)

@@ -8,7 +8,7 @@ from qalign_core.run import Run
 from qalign_study.measure.report import Evaluated
 from qalign_study.sets.folder import run_of
 from qalign_study.sheet.page import table_html
-from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, opens, steps_of
+from qalign_study.sheet.problems import COLUMNS, at_level, cut, list_problems, opens, steps_of
 from qalign_study.sheet.values import Markup
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
@@ -23,7 +23,7 @@ COMMANDS = (
 )
 
 
-def problems_html(found: Evaluated, opened: str = "") -> str:
+def problems_html(evaluated: Evaluated, opened: str = "") -> str:
     """The problems of a set in their order, or behind a number: the method's worst first.
 
     Args:
@@ -33,37 +33,37 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
     """
     method, _, rest = str(opened).partition(":")
     other, _, n = rest.partition(":")
-    at = at_level(found, n if opened else None)
-    order, first = [*range(len(found.results.records))], ""
+    at = at_level(evaluated, n if opened else None)
+    order, first = [*range(len(evaluated.results.records))], ""
     if opened:
         if method not in RULES or method not in at or (other and other not in at):
             return ""
         mine, theirs = at[method], at[other] if other else None
         values = [v - (theirs.each[k] if theirs else 0.0) for k, v in enumerate(mine.each)]
         order.sort(key=lambda k: values[k])
-        is_open = found.results.header.open_ended
+        is_open = evaluated.results.header.open_ended
         first = f", starting where {in_a_sentence(curve_name(method, is_open))} does worst"
         first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
     n_samples = max((p.n for p in at.values()), default=0)
     at_compute = f" at the compute of {n_samples:,} samples" if at else ""
-    leads = "" if found.folder else WATCH if found.listed else COMMANDS
-    made = listed(found, order, at, lambda k: _chain(found, k), sorts=True)
+    leads = "" if evaluated.folder else WATCH if evaluated.listed else COMMANDS
+    table = list_problems(evaluated, order, at, lambda k: _chain(evaluated, k), sorts=True)
     return (
         f'<p class="soft">The problems{at_compute}{html.escape(first)}.{cut(len(order))} {COLUMNS} '
         f"{leads}</p>"
-        f"{table_html(made)}"
+        f"{table_html(table)}"
     )
 
 
-def _chain(found: Evaluated, k: int) -> Markup:
+def _chain(evaluated: Evaluated, k: int) -> Markup:
     """What shows the chain of a problem: a link to Watch, or a command."""
-    header, place = found.results.header, found.place(k)
-    if found.folder is not None:
-        query = urlencode({"run": f"{found.folder.name}/{found.trace_path(place).stem}"})
-    elif found.listed:
-        run = run_of(header.run, found.listed[place], place)
-        steps, pool = steps_of(found.results.records[k]), Run().pool
+    header, place = evaluated.results.header, evaluated.place(k)
+    if evaluated.folder is not None:
+        query = urlencode({"run": f"{evaluated.folder.name}/{evaluated.trace_path(place).stem}"})
+    elif evaluated.listed:
+        run = run_of(header.run, evaluated.listed[place], place)
+        steps, pool = steps_of(evaluated.results.records[k]), Run().pool
         query = run.with_changes(steps=steps, pool=pool, matched="none").query()
     else:
-        return opens(found, k)
+        return opens(evaluated, k)
     return Markup(f'<a href="?{html.escape(query)}">Watch</a>')

@@ -26,9 +26,9 @@ from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_html, table_html
 from qalign_study.sheet.problems import progress
-from qalign_study.sheet.report import INTERVALS, ran, sections
+from qalign_study.sheet.report import INTERVALS, describe_run, sections
 from qalign_study.sheet.values import Section, Table, tables
-from qalign_study.sheet.words import COUNTED, si
+from qalign_study.sheet.words import COMPUTE_NOTE, si
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""
@@ -62,67 +62,74 @@ def betas_of(path: Path) -> tuple[BetaPoint, ...]:
     """What other betas would have made of the same samples."""
     results = summarise(path).results
     tried = [results.header.beta * factor for factor in BETAS]
-    asked = results.header.pool and results.header.rewarded
-    return tuple(against_beta(results, tried)) if asked else ()
+    is_weighted = results.header.pool and results.header.has_reward
+    return tuple(against_beta(results, tried)) if is_weighted else ()
 
 
 def show(path: Path) -> tuple[str, str, str]:
     """Everything of one set; each figure with an id and its buttons.
 
     Returns:
-        its main figure with what it says, the problems if it is a folder, and, below the advice,
+        The main figure with its findings, the problems if it is a folder, and, below the advice,
         the other figures and what was run.
     """
     try:
-        found, papers, others = summarise(path), beside_the_papers(path), beside(path)
+        evaluated, papers, others = summarise(path), beside_the_papers(path), beside(path)
         runs = {name: summarise(other) for name, other in others.items()}
-        tried = betas_of(path) if found.points else ()
+        tried = betas_of(path) if evaluated.points else ()
     except QAlignError as error:
         return f'<p class="qc-sub">{html.escape(str(error))}</p>', "", ""
-    group, header = Group((found,)), found.results.header
+    group, header = Group((evaluated,)), evaluated.results.header
     above = below = problems = ""
-    if found.points:
-        above = _figure("results-error", figure_html(errors(found.points, group)))
-        said = findings_html(found.points, header, papers)
-        above += f'<div id="results-said">{said}</div>{_numbers(found)}'
-    if found.folder is not None:  # its problems come first
+    if evaluated.points:
+        above = _figure("results-error", figure_html(errors(evaluated.points, group)))
+        findings = findings_html(evaluated.points, header, papers)
+        above += f'<div id="results-said">{findings}</div>{_numbers(evaluated)}'
+    if evaluated.folder is not None:  # its problems come first
         fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
-        above = f'<p role="status">{progress(found)}</p>{fold * bool(above)}'
-        problems = list_html(found)
-    if header.rewarded and found.points:
-        made = _figure("results-proxy", figure_html(proxy(group)))
-        below += heading("Does more reward mean more right answers?", PROXY) + made
+        above = f'<p role="status">{progress(evaluated)}</p>{fold * bool(above)}'
+        problems = list_html(evaluated)
+    if header.has_reward and evaluated.points:
+        figure = _figure("results-proxy", figure_html(proxy(group)))
+        below += heading("Does more reward mean more right answers?", PROXY) + figure
     if tried:
-        made = _figure("results-beta", panels_html(betas(tried, group)))
-        below += heading("What does β change?", BETA) + made
+        figure = _figure("results-beta", panels_html(betas(tried, group)))
+        below += heading("What does β change?", BETA) + figure
     if len(runs) > 1:
         panels = [errors(each.points, group, name) for name, each in runs.items()]
         level = min(each.level or max(p.n for p in each.points) for each in runs.values())
         both = tables([each.row(level, name) for name, each in runs.items()])
-        says = f"Right answers in percent, at the compute of {level:,} samples; differences below."
-        numbers = Section("The numbers of both", says, both, fold=True, id="results-beside-table")
+        sentence = (
+            f"Right answers in percent, at the compute of {level:,} samples; differences below."
+        )
+        numbers = Section(
+            "The numbers of both", sentence, both, fold=True, id="results-beside-table"
+        )
         below += heading("What does a worse reward model do?", BESIDE)
         below += _figure("results-beside", panels_html(panels)) + section_html(numbers)
-    facts = Table(pd.DataFrame({"": ran(found)}), heads=False)
+    facts = Table(pd.DataFrame({"": describe_run(evaluated)}), heads=False)
     title = "What was run, and the command that draws it again"
     below += section_html(Section(title, "", [facts], fold=True, id="results-facts"))
     return _sheet(above), problems, _sheet(below)
 
 
-def list_html(found: Evaluated, opened: str = "") -> str:
+def list_html(evaluated: Evaluated, opened: str = "") -> str:
     """The problems of a set, or those behind a number (`problems_html`)."""
-    return _sheet(problems_html(found, opened))
+    return _sheet(problems_html(evaluated, opened))
 
 
-def _numbers(found: Evaluated) -> str:
+def _numbers(evaluated: Evaluated) -> str:
     """All methods at every budget, and what QAlign has more; each number leads to its problems."""
-    header, ns = found.results.header, sorted({p.n for p in found.points})
-    spent = {p.n: si(p.spent, header.meter.unit) for p in found.points if p.method != "qalign"}
+    header, ns = evaluated.results.header, sorted({p.n for p in evaluated.points})
+    spent = {p.n: si(p.spent, header.meter.unit) for p in evaluated.points if p.method != "qalign"}
     labels = {n: f"{n:,} sample{'s' * (n > 1)}" + f", {spent[n]}" * (n in spent) for n in ns}
-    rows = [found.row(n, label) for n, label in labels.items()]
-    made = tables(rows, open_ended=header.open_ended, opens=key_of)
-    title, says = "All numbers, and the definition of compute", f"{COUNTED}</p><p>{INTERVALS}"
-    return section_html(Section(title, says, made, fold=True, id="results-table"))
+    rows = [evaluated.row(n, label) for n, label in labels.items()]
+    numbers = tables(rows, open_ended=header.open_ended, opens=key_of)
+    title, sentence = (
+        "All numbers, and the definition of compute",
+        f"{COMPUTE_NOTE}</p><p>{INTERVALS}",
+    )
+    return section_html(Section(title, sentence, numbers, fold=True, id="results-table"))
 
 
 def key_of(row: Row, of: str) -> str:
@@ -130,12 +137,12 @@ def key_of(row: Row, of: str) -> str:
     return "" if of in ("one", "any") else f"{of}{':' * (2 - of.count(':'))}{row.n}"
 
 
-def _figure(id_: str, made: str) -> str:
-    return f'<div id="{id_}">{made}</div>{save_line(id_)}'
+def _figure(id_: str, markup: str) -> str:
+    return f'<div id="{id_}">{markup}</div>{save_line(id_)}'
 
 
-def _sheet(made: str) -> str:
-    return f'{SHEET}<div class="qr-sheet">{made}</div>'
+def _sheet(markup: str) -> str:
+    return f'{SHEET}<div class="qr-sheet">{markup}</div>'
 
 
 def paper_html(name: str) -> str:
@@ -155,20 +162,20 @@ def whole_html(files: Sequence[Path]) -> str:
 def file_of(files: Sequence[Path], kind: str) -> str:
     """A file of all results, as JSON for the browser: its name and its text."""
     report = _report(*files)
-    made = "" if report is None else FORMS[kind](report)
+    text = "" if report is None else FORMS[kind](report)
     # the browser is told of what changes: a file that is asked for twice is saved twice
-    return json.dumps({"name": f"qalign-results.{kind}", "text": made, "at": time.monotonic()})
+    return json.dumps({"name": f"qalign-results.{kind}", "text": text, "at": time.monotonic()})
 
 
 @once_per_version
 def _report(*files: Path) -> Report | None:
-    found = {}
+    sets = {}
     for path in files:
         try:
-            found[path.stem] = summarise(path)
+            sets[path.stem] = summarise(path)
         except QAlignError:  # the page shows the error where that set is chosen
             continue
-    known = {name: each.points for name, each in found.items()}
+    known = {name: each.points for name, each in sets.items()}
     return (
-        Report({name: each.results for name, each in found.items()}, known=known) if found else None
+        Report({name: each.results for name, each in sets.items()}, known=known) if sets else None
     )

@@ -36,7 +36,7 @@ from components.session.runs import Feed, Runs
 from components.session.user_text import check_weighs, log_target, read_words, weigh_text
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
-from qalign_core.context import ASIDE, RUN
+from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import QAlignError
 from qalign_study.serve.refusal import HTTPRefusal
 
@@ -392,7 +392,7 @@ class RoomService:
         Their seed is the problem's, since they outlast a round and come back with a saved class.
         """
         RUN.set(f"room {room.code}")
-        ASIDE.set(True)
+        BACKGROUND.set(True)
         run = room.run
         lm, rm = await self._runs.models(Feed(), run)
         seed = crc32(run.prompt.encode())

@@ -5,15 +5,15 @@ from typing import Self
 
 from components.session.gpu import with_gpu
 from components.session.runs import Feed, Runs
-from qalign_core.record.runner import header_of, record
+from qalign_core.record.runner import make_header, record
 from qalign_core.run import Run
 from qalign_core.types import Step
 from qalign_core.validation import from_json, is_text, is_whole
-from qalign_study.export.browser import header_given
+from qalign_study.export.browser import engine_header
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class BrowserReply:
     """What a visitor's browser says of drawing a run there.
 
     Attributes:
@@ -25,11 +25,11 @@ class Here:
     seed: int | None = None
 
     @classmethod
-    def read(cls, said: object) -> Self:
-        """Read anybody's word."""
+    def read(cls, text: object) -> Self:
+        """Parse an untrusted reply."""
         try:
-            found = from_json(str(said))
-            why, seed = found["why"], found.get("seed")
+            reply = from_json(str(text))
+            why, seed = reply["why"], reply.get("seed")
         except (ValueError, TypeError, KeyError, AttributeError):
             return cls()
         if not is_text(why) or not (seed is None or is_whole(seed, 0, 2**31 - 1)):
@@ -48,7 +48,7 @@ async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
     lm, rm = await runs.models(feed, run)
     async for item in record(lm, rm, run):
         feed.write(item.line)
-        if isinstance(item.drawn, Step):
+        if isinstance(item.draw, Step):
             await feed.step()
 
 
@@ -60,4 +60,4 @@ async def header_for_browser(runs: Runs, run: Run) -> str:
     """
     run.check(runs.limits)
     lm, rm = await runs.models(Feed(), run)
-    return header_given(header_of(lm, rm, run))
+    return engine_header(make_header(lm, rm, run))

@@ -7,9 +7,9 @@ from typing import Any
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
-from qalign_core.registry import present_name
+from qalign_core.registry import current_name
 from qalign_core.run import Limits, Run
-from qalign_core.target import renamed
+from qalign_core.target import rename_settings
 
 
 def linked(
@@ -20,7 +20,7 @@ def linked(
     A link that names another page asks nothing of this one. One without a prompt has that of
     `start`, with its answer and how it is read.
     """
-    texts = {key: str(value) for key, value in renamed(query).items() if key in Run.kinds()}
+    texts = {key: str(value) for key, value in rename_settings(query).items() if key in Run.kinds()}
     if not texts or query.get("tab", page) != page:
         return None
     run, notices = from_query(texts, runs.limits, runs.offer)
@@ -43,7 +43,7 @@ def from_query(
         limits: caps of this server.
         offer: what "lm" and "rm" may be.
     """
-    given: dict[str, Any] = dict(Run().within(limits).numbers)
+    values: dict[str, Any] = dict(Run().within(limits).numbers)
     notices = []
     for each in fields(Run):
         name = each.name
@@ -51,11 +51,11 @@ def from_query(
             continue
         text = query[name]
         try:
-            run = Run.read({"prompt": "-", **given, name: text})
+            run = Run.read({"prompt": "-", **values, name: text})
             run.check(limits)
             offer.check(run.lm, run.rm)
-            given[name] = present_name(name, text) if name in ("lm", "rm") else text
+            values[name] = current_name(name, text) if name in ("lm", "rm") else text
         except QAlignError:
-            shown = text if len(text) <= 24 else f"{text[:24]}…"
-            notices.append(f"The link's {name} “{shown}” cannot be used here.")
-    return Run.read(given), tuple(notices)
+            short = text if len(text) <= 24 else f"{text[:24]}…"
+            notices.append(f"The link's {name} “{short}” cannot be used here.")
+    return Run.read(values), tuple(notices)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qalign_core.errors import ModelLoadError
-from qalign_core.registry import Entry, entries, entries_of, is_address, present_name
+from qalign_core.registry import Entry, current_name, entries, entries_of, is_address
 from qalign_core.rewards.names import reward_named
 
 SMALL = 700.0
@@ -49,8 +49,8 @@ class Offer:
 
     def for_any_text(self, kind: str) -> str | None:
         """The first language model ("lm") or reward model ("rm") that was made for any text."""
-        found = (entries()[kind, id] for id in self.models[kind])
-        return next((e.id for e in found if not e.finest and (e.parameters or e.own)), None)
+        candidates = (entries()[kind, id] for id in self.models[kind])
+        return next((e.id for e in candidates if not e.finest and (e.parameters or e.own)), None)
 
     def check(self, lm: str, rm: str) -> None:
         """Refuse what is not offered; a reward may be a weighted sum, or "judge:LM".
@@ -60,7 +60,7 @@ class Offer:
         """
         for kind, id in _parts(lm, rm):
             hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
-            if present_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
+            if current_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
                 known = ", ".join(self.models[kind])
                 more = " or an id of the hub (owner/name or owner/name@revision)" * self.own
                 raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
@@ -75,15 +75,15 @@ class Offer:
 
 def needs_gpu(lm: str, rm: str) -> bool:
     """Whether a run has a model that neither comes with the project nor runs on another server."""
-    found = [entries().get(part) for part in _parts(lm, rm)]
-    return not all(entry and (entry.shipped or is_address(entry.source)) for entry in found)
+    candidates = [entries().get(part) for part in _parts(lm, rm)]
+    return not all(entry and (entry.shipped or is_address(entry.source)) for entry in candidates)
 
 
 def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
     """Kind and id of every model that a run asks for; a rule that reads the text alone is none."""
     yield "lm", lm
-    named = reward_named(rm)
-    for part in named.members or (named,):
+    reward = reward_named(rm)
+    for part in reward.members or (reward,):
         if part.kind != "text":  # any word, any number
             yield ("lm", part.judge) if part.kind == "judge" else ("rm", part.text)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from components.session.offer import Offer
-from qalign_core.context import RUN, TOLD
+from qalign_core.context import PROGRESS, RUN
 from qalign_core.errors import Busy, EngineError, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
@@ -179,7 +179,7 @@ class Runs:
         """
         self.offer.check(run.lm, run.rm)
         feed.status = Status("loading", "Loading the models…")
-        TOLD.set(feed.tell)
+        PROGRESS.set(feed.tell)
         models = await asyncio.to_thread(self._load, run.lm, run.rm, run.sampling)
         feed.lm = models[0]
         return models
@@ -202,14 +202,14 @@ class Runs:
             self._run(visitor, feed, work, patient), name=f"run of {visitor}"
         )
         self._tasks[visitor] = task
-        shown, shown_at = (0, IDLE), 0.0
+        latest, updated_at = (0, IDLE), 0.0
         try:
             while True:
                 done = task.done()
-                late = time.monotonic() - shown_at >= BEAT
+                late = time.monotonic() - updated_at >= BEAT
                 now = (len(feed.text), feed.status)
-                if now != shown or done or late:
-                    shown, shown_at = now, time.monotonic()
+                if now != latest or done or late:
+                    latest, updated_at = now, time.monotonic()
                     yield Snapshot(feed.text, feed.status, feed.error)
                 if done:
                     return

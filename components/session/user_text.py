@@ -47,10 +47,10 @@ async def weigh_text(
     lm: Any, rm: RewardModel, prompt: str, response: Response, *, top: int = 0
 ) -> State:
     """A text with what the two models think of it, and the `top` likeliest tokens of each place."""
-    weighed, reward = await asyncio.gather(
+    scores, reward = await asyncio.gather(
         lm.weigh(lm.encode(prompt), response.tokens, top=top), rm.score(prompt, response)
     )
-    return response, weighed, reward
+    return response, scores, reward
 
 
 def log_target(target: Target, log_prob: float, reward: float) -> float:

@@ -21,7 +21,7 @@ from qalign_study.measure.diagnostics import (
     ranks,
 )
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
-from qalign_study.sheet.words import mixed, number
+from qalign_study.sheet.words import describe_mixing, number
 
 MAX_CHAINS = 64
 MAX_VALUES = 100_000
@@ -89,7 +89,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
             f"since {generated:,} tokens have been written so far",
         ),
         fact("Error of the mean", error, "standard error of the mean reward"),
-        {"name": "Split R-hat", "value": str(agree), "meaning": mixed(agree)},
+        {"name": "Split R-hat", "value": str(agree), "meaning": describe_mixing(agree)},
     ]
     charts = []
     lags = autocorrelation(looked_at)

@@ -17,9 +17,9 @@ from typing import Any
 import gradio as gr
 
 from components.common.evaluated import NO_FOLDERS
-from components.common.rpc import asked
+from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
-from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
+from qalign_core.record.trace import load_trace, parse_header, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target
@@ -75,7 +75,7 @@ def gallery() -> dict[str, Entry]:
 
 def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
-        run = header_of(next(file)).run
+        run = parse_header(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
@@ -139,8 +139,8 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
         QAlignError: the line is no header, or the run none that a browser can draw.
     """
     entry = gallery().get(str(asked.get("run")))
-    told = {"title": entry.title, "says": entry.says} if entry is not None else {}
-    header = header_of(asked["header"])
+    told = {"title": entry.title, "caption": entry.says} if entry is not None else {}
+    header = parse_header(asked["header"])
     before, behind = page_around(header, live=asked.get("live") is True, **told)
     return {"before": before, "behind": behind}
 
@@ -159,7 +159,7 @@ def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
         html_template='<div class="qg-host"></div>',
         js_on_load=SCRIPT,
         entries=[asdict(entry) for entry in gallery().values()],
-        server_functions=asked(recorded),
+        server_functions=server_functions(recorded),
         apply_default_css=False,
         padding=False,
     )
@@ -170,7 +170,7 @@ def write_slides(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for entry in gallery().values():
-        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, says=entry.says)
+        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, caption=entry.says)
         written.append(folder / f"{entry.name}.html")
         write_whole(written[-1], made.encode())
     return written

@@ -17,7 +17,7 @@ from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import header_of
+from qalign_core.record.trace import parse_header
 from qalign_core.target import Scores
 from qalign_core.types import TokenScore, TraceHeader
 from qalign_core.validation import are_ids, is_text, is_whole, short_repr
@@ -73,7 +73,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
     found: list[Answer] = []
 
     async def work(feed: Feed) -> None:
-        header = header_of(asked.get("header"))
+        header = parse_header(asked.get("header"))
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs serves whole runs only")

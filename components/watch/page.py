@@ -15,9 +15,9 @@ from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PRIVATE
-from components.common.prompt_warning import foreign_line
+from components.common.prompt_warning import add_prompt_warning
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
-from components.session.drawing import Here, draw_run, header_for_browser
+from components.session.drawing import BrowserReply, draw_run, header_for_browser
 from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
@@ -26,7 +26,7 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import QAlignError
-from qalign_core.record.trace import header_of
+from qalign_core.record.trace import parse_header
 from qalign_core.run import Run
 from qalign_core.types import Response
 from qalign_core.validation import from_json
@@ -70,7 +70,7 @@ def link_of(header: str) -> dict[str, str]:
     Raises:
         InvalidTrace: it is no header.
     """
-    return {"query": header_of(header).run.query()}
+    return {"query": parse_header(header).run.query()}
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
@@ -137,7 +137,7 @@ def build_watch_page(
         player = chain_player(text, name, [diagnose, link_of, page_parts, *questions(runs)])
         gallery_list(folders)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
-    foreign_line(foreign, form, runs.offer)
+    add_prompt_warning(foreign, form, runs.offer)
     widgets = form.values()
 
     def asked(values: Sequence[Any]) -> Run:
@@ -150,7 +150,7 @@ def build_watch_page(
     async def on_run(
         request: gr.Request, said: str, *values: Any
     ) -> AsyncIterator[tuple[str, str]]:
-        visitor, here = str(request.session_hash), Here.read(said)
+        visitor, here = str(request.session_hash), BrowserReply.read(said)
         try:
             wanted = asked(values)
             if here.seed is not None:

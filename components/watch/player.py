@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.rpc import asked
+from components.common.rpc import server_functions
 from components.watch.diagnostics import beta_facts
 
 # The quoted names are the events that Python can listen to.
@@ -46,7 +46,7 @@ def chain_player(recorded: str, name: str, functions: Sequence[Callable[[Any], A
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
-        server_functions=asked(*functions),
+        server_functions=server_functions(*functions),
         apply_default_css=False,
         elem_id="watch-player",
     )
@@ -58,7 +58,7 @@ def beta_slider(value: float) -> gr.HTML:
         value=value,
         html_template='<div class="q-beta"></div>',
         js_on_load="window.QAlignShell.beta(element, props, trigger, server, watch); // 'change'",
-        server_functions=asked(beta_facts),
+        server_functions=server_functions(beta_facts),
         apply_default_css=False,
         elem_id="watch-beta",
     )

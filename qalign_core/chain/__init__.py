@@ -1,1 +1,1 @@
-"""The chain of the paper: two formulas, a step, a loop; it never knows a model."""
+"""The Markov chain of the paper: moves, the acceptance rule, one step, and the loop over steps."""

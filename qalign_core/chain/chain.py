@@ -1,8 +1,12 @@
 """The Markov chain of the paper (Section 3.1): a step, and the loop over it.
 
-The chain samples a target (`qalign_core.target`; the paper's is Eq. 1) with proposals
-that a move makes (`chain.moves`). It never knows how generation is batched: it awaits a proposal
-and a reward, and decides.
+The chain samples a target (`qalign_core.target`; the paper's is Eq. 1) with proposals from a move
+(`chain.moves`). It awaits a proposal and a reward, then accepts or rejects; how models batch their
+work does not concern it.
+
+    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    async for step in run_chain(lm, rm, "What is 2 + 2?", beta=1.0, steps=64, seed=7):
+        print(step.t, step.accepted, step.state.response.text)
 """
 
 import math
@@ -21,7 +25,7 @@ from qalign_core.errors import ModelContractError
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
-from qalign_core.target import Target, renamed
+from qalign_core.target import Target, rename_settings
 from qalign_core.types import NoProposal, ScoredResponse, Step
 
 
@@ -37,11 +41,11 @@ async def step(
     """Take one step of the chain: make a proposal, score it, accept or reject it.
 
     Args:
-        choices: the randomness of this step, and what it draws from the language model.
+        choices: the randomness of this step and its access to the language model.
         rm: reward model.
         prompt: the user's text.
-        target: what the chain samples.
-        move: how the proposal is made.
+        target: the distribution that the chain samples.
+        move: makes the proposal.
         state: the state before the step, with its reward in raw RM units.
     """
     proposal = await move.propose(choices, state.response)  # Eq. 4
@@ -67,7 +71,7 @@ async def step(
         choices.prompt_ids,
         proposal.response,
         kept=proposal.kept,
-        drawn=choices.cost,
+        lm_cost=choices.cost,
     )
     log_alpha = log_acceptance(  # Eq. 8
         target, new=new, old=state, log_correction=proposal.log_correction
@@ -107,12 +111,13 @@ async def run_chain(
         rm: reward model.
         prompt: the user's text.
         steps: number T of proposals, >= 0.
-        seed: address of the randomness.
-        target: what the chain samples. A sharper one, and blocks, need the LM's log-probabilities.
-        move: how proposals are made, or its name (`qalign_core.move_spec`).
+        seed: seed of the addressed randomness.
+        target: the distribution that the chain samples. A sharper target and block moves need the
+            LM's log-probabilities.
+        move: makes the proposals; an object or a name (`qalign_core.move_spec`).
         chain: number of this chain; chains with different numbers are independent.
-        start: the last step of an earlier, interrupted run with the same settings; the steps after
-            it are yielded, and they are the ones that the uninterrupted run would have had.
+        start: the last step of an interrupted run with the same settings; the steps after it are
+            yielded, identical to those of an uninterrupted run.
         of_target: `beta` and `sharpness` of the target, instead of `target`.
 
     Yields:
@@ -122,7 +127,7 @@ async def run_chain(
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
     check_models(lm, rm)
-    target = target or Target(**renamed(of_target))
+    target = target or Target(**rename_settings(of_target))
     if isinstance(move, str):
         move = move_of(parse_moves(move), lm)
     check_count("steps", steps, 0)
@@ -151,9 +156,9 @@ async def run_chain(
             "and move = suffix"
         )
     for t in range(start.t + 1, steps + 1):
-        taken = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)
-        state = taken.state
-        yield taken
+        latest = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)
+        state = latest.state
+        yield latest
 
 
 async def run_chains(
@@ -170,18 +175,19 @@ async def run_chains(
 ) -> AsyncIterator[Step]:
     """Run `n_chains` independent chains side by side; yield the steps of all as they happen.
 
-    Chain k is `run_chain(..., chain=k)`, whatever `n_chains` is. The order between chains is that
-    of arrival; within a chain it is t. No chain runs more than a few steps ahead of the reader.
+    Chain k is `run_chain(..., chain=k)`, whatever `n_chains` is. Steps of different chains are
+    yielded in order of arrival, steps of one chain in order of t. No chain runs more than a few
+    steps ahead of the consumer.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward: from any chain; the
-            other chains are then ended.
+            other chains are then canceled.
     """
     check_count("n_chains", n_chains, 1)
-    target = target or Target(**renamed(of_target))
+    target = target or Target(**rename_settings(of_target))
     chains = (
         run_chain(lm, rm, prompt, target=target, move=move, steps=steps, seed=seed, chain=chain)
         for chain in range(n_chains)
     )
-    async for taken in merge(*chains):
-        yield taken
+    async for latest in merge(*chains):
+        yield latest

@@ -1,20 +1,25 @@
-"""The cost of a run, in tokens and FLOPs, so that methods are compared at equal compute.
+"""The cost of a run in tokens and FLOPs, so that methods are compared at equal compute.
 
-The count is canonical: a function of the run alone, never of what a cache holds, who else is there
-or what ran before (docs/method.md, "Compute").
+The count is a function of the run alone. It does not depend on caches, other users or earlier runs
+(docs/method.md, "Compute").
 
-- The prompt is processed once a run by each model.
-- An independent sample: its `|y|` ids by the LM; by the RM `|y|` ids if it can read on from a kept
-  prefix, else prompt and response whole.
-- A proposal at index `i`: its `|y'| - i` new ids by the LM (the kept prefix is the chain's own
-  state); by the RM the same, or all of it if it cannot read on.
-- A block: its new ids and the tail that is read again by the LM; by the RM the ids from the cut on.
-  Where a move refuses, the ids drawn in vain by the LM.
-- What a shared cache saved does not count.
+    >>> draw_cost(n_prompt=30, index=4, length=20, reading=reads_on)
+    Cost(generated=16, scored=16, read=0)
+    >>> draw_cost(n_prompt=30, index=4, length=20, reading=reads_all)
+    Cost(generated=16, scored=50, read=0)
+
+- Each model processes the prompt once per run.
+- An independent sample costs the LM `|y|` ids. It costs the RM `|y|` ids if the RM can continue
+  from a kept prefix, else the whole prompt and response.
+- A proposal at index `i` costs the LM its `|y'| - i` new ids (the kept prefix is the chain's own
+  state), and the RM the same, or everything if the RM cannot continue from a prefix.
+- A block costs the LM its new ids and the tail that the LM reads again, and the RM the ids from the
+  cut on. A move that makes no proposal costs the LM the ids that it drew.
+- Savings by a shared cache do not count.
 
 One forward pass costs about two floating point operations per parameter and token (one
 multiplication, one addition): FLOPs ~ 2 * parameters * tokens, for each of the two models (paper,
-appendix on cost). Attention's own term, which grows with the length, is left out on both sides.
+appendix on cost). The attention term, which grows with the length, is omitted for both.
 """
 
 from bisect import bisect_left
@@ -24,58 +29,58 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.types import Cost, CostModel
 
 Reading = Callable[[int, int], int]
-"""Tokens that an RM processes of a conversation: of (how many it has read before, all of them)."""
+"""Tokens that an RM processes, as a function of (tokens read before, tokens in total)."""
 
 
 def reads_on(known: int, total: int) -> int:
-    """Tokens of an RM that goes on reading where it was: the new ones."""
+    """Count the tokens of an RM that continues from a kept prefix: the new tokens."""
     return total - known
 
 
 def reads_all(known: int, total: int) -> int:
-    """Tokens of an RM that reads every conversation from its beginning."""
+    """Count the tokens of an RM that reads every conversation from its beginning."""
     return total
 
 
 def reads_nothing(known: int, total: int) -> int:
-    """Tokens of a reward that is no network."""
+    """Count the tokens of a reward that is not a network: none."""
     return 0
 
 
 def reading_of(rm: object) -> Reading:
-    """How an RM reads: its own `n_read`, or everything if it does not say."""
+    """Return an RM's `n_read`, or `reads_all` if it has none."""
     reading: Reading = getattr(rm, "n_read", reads_all)
     return reading
 
 
 def draw_cost(n_prompt: int, index: int, length: int, reading: Reading) -> Cost:
-    """The cost of a response of `length` ids whose first `index` ids were there already."""
+    """Return the cost of a response of `length` ids whose first `index` ids were kept."""
     return Cost(length - index, reading(n_prompt + index, n_prompt + length))
 
 
 def prompt_scored(n_prompt: int, reading: Reading) -> int:
-    """Tokens of the prompt that the RM reads once a run: what having read them before saves."""
+    """Return the tokens of the prompt that the RM reads once per run."""
     return reading(0, n_prompt + 1) - reading(n_prompt, n_prompt + 1)
 
 
 def parameters_of(model: object) -> int:
-    """Read the model's `n_parameters`; 0 for a model that has none (a rule, a finite table)."""
+    """Return the model's `n_parameters`; 0 for a model without parameters."""
     return int(getattr(model, "n_parameters", 0) or 0)
 
 
 def meter_of(lm: object, rm: object) -> CostModel:
-    """What prices a draw of two models."""
+    """Return the cost model of a language model and a reward model."""
     return CostModel(parameters_of(lm), parameters_of(rm))
 
 
 def n_at_budget(spent: Sequence[float], budget: float) -> int:
-    """How many of the first draws cost nearest to `budget`, at least one.
+    """Return how many of the first draws have the cost nearest to `budget`, at least one.
 
     Args:
         spent: running price after each draw, ascending.
         budget: in the same unit.
 
-    The nearest, not the last that fits: the miss is then half a draw at most, on either side.
+    The nearest count, rather than the largest within the budget, misses by at most half a draw.
     """
     if not spent:
         raise InvalidSetting("no draws to compare at equal compute; draw at least one sample")

@@ -1,4 +1,15 @@
-"""The rule of the chain: how likely a proposal is accepted, and whether it is."""
+"""The acceptance rule of the chain: the acceptance probability, and the decision.
+
+A proposal of 10 tokens, half a reward below a state of 12 tokens:
+
+>>> from qalign_core.target import Scores, Target
+>>> lengths = np.log(12), -np.log(10)
+>>> log_alpha = log_acceptance(
+...     Target(beta=1.0), new=Scores(0.5), old=Scores(1.0), log_correction=lengths
+... )
+>>> round(float(np.exp(log_alpha)), 3), bool(accepts(log_alpha, log_uniform(0.9)))
+(0.728, False)
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,30 +24,30 @@ from qalign_core.types import Array
 def log_acceptance(
     target: Target, *, new: Scored, old: Scored, log_correction: Sequence[ArrayLike]
 ) -> Array:
-    """Natural log of the acceptance probability, <= 0; elementwise for arrays.
+    """Return the natural log of the acceptance probability, <= 0; elementwise for arrays.
 
     `log alpha = min(0, target.log_ratio(new, old) + log_correction)`, with the move's correction:
     for the paper's move `log(|y| / |y'|)` (Eq. 8; docs/method.md, "Moves").
 
     Args:
-        target: what the chain samples.
+        target: the distribution that the chain samples.
         new, old: proposal and state.
-        log_correction: the terms of the move's correction; their sum counts.
+        log_correction: terms that add up to the move's correction.
 
     Raises:
         InvalidSetting: from the target.
     """
-    lead = target.log_ratio(new, old)
-    for term in log_correction:  # one by one, so that every float is that of the plain formula
-        lead = lead + term
-    return np.asarray(np.minimum(0.0, lead))
+    log_ratio = target.log_ratio(new, old)
+    for term in log_correction:  # one by one, so that floats round as in the written formula
+        log_ratio = log_ratio + term
+    return np.asarray(np.minimum(0.0, log_ratio))
 
 
 def log_uniform(u: float) -> float:
-    """Natural log of u in [0, 1); log 0 is -inf."""
+    """Return the natural log of u in [0, 1); log 0 is -inf."""
     return math.log(u) if u > 0.0 else -math.inf
 
 
 def accepts(log_alpha: ArrayLike, log_u: ArrayLike) -> Array:
-    """Whether the chain moves: u < alpha, in log space (so alpha = 1 always accepts)."""
+    """Return True where the proposal is accepted: u < alpha, compared as logs."""
     return np.less(log_u, log_alpha)

@@ -1,4 +1,4 @@
-"""Async generators: several as one in order of arrival, or without an event loop of one's own."""
+"""Async generators: merge several in order of arrival, or iterate from synchronous code."""
 
 import asyncio
 import threading
@@ -12,8 +12,8 @@ T = TypeVar("T")
 async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
     """Yield the items of all streams as they arrive; within a stream the order is kept.
 
-    No stream runs more than a few items ahead of the reader. An error in one is raised at its
-    place and ends the others, as closing the generator does.
+    No stream runs more than a few items ahead of the consumer. An error in one stream is raised in
+    its turn and cancels the others, as closing the generator does.
     """
     arrived: asyncio.Queue[tuple[asyncio.Task[None] | None, Any]] = asyncio.Queue()
     ahead = asyncio.Semaphore(len(streams))
@@ -24,7 +24,7 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
             arrived.put_nowait((None, item))
 
     tasks = [asyncio.ensure_future(follow(stream)) for stream in streams]
-    for task in tasks:  # the reader hears of every end: an item's, an error's or a cancellation's
+    for task in tasks:  # the consumer is notified of every end, error and cancellation
         task.add_done_callback(lambda task: arrived.put_nowait((task, None)))
     running = len(tasks)
     try:
@@ -41,7 +41,7 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
 
 
 async def gather(*calls: Awaitable[T]) -> list[T]:
-    """Await all calls side by side; if one fails or the caller is cancelled, cancel the others."""
+    """Await all calls concurrently; if one fails or the caller is canceled, cancel the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return [*await asyncio.gather(*tasks)]
@@ -50,7 +50,7 @@ async def gather(*calls: Awaitable[T]) -> list[T]:
 
 
 async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, and wait until they are gone."""
+    """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -60,16 +60,18 @@ _END = object()
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """Iterate over an async generator; works inside a running event loop too (it uses a thread).
+    """Iterate over an async generator from synchronous code, also inside a running event loop.
 
-    Leaving the loop early, or an error in its body, closes the generator and so ends the run.
+    A thread of its own runs the generator.
+
+    Leaving the loop early, or an error in its body, closes the generator and thereby ends the run.
     """
     loop = asyncio.new_event_loop()
 
     def run() -> None:
-        """Run the loop until it is stopped: `sys.exit()` in a task ends it, unheard by callers."""
+        """Run the loop until it is stopped, also after `sys.exit()` in a task."""
         while not stopped:
-            with suppress(BaseException):  # the task has it, and hands it on
+            with suppress(BaseException):  # the task holds the error and re-raises it
                 loop.run_forever()
 
     stopped = False
@@ -103,5 +105,5 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
 
 
 def collect(items: AsyncIterator[T]) -> list[T]:
-    """All items of an async generator as a list; works inside a running event loop too."""
+    """Return all items of an async generator as a list, also inside a running event loop."""
     return list(iterate(items))

@@ -1,8 +1,14 @@
-"""Randomness is addressed, not consumed: a number depends on its address and on nothing else.
+"""Addressed randomness: a random number depends on its address and on nothing else.
 
-The uniform for (seed, chain, t, role) is the same however many chains run, in whatever batch, and
-for however many users; so any step replays alone, and a link with a seed
-repeats a run: bit for bit on one machine, up to the last bits of rewards on another.
+The number at (seed, chain, t, role) does not depend on how many chains run, on the batch or on
+other users. Any step can therefore be replayed alone, and a link with a seed repeats a run: bit for
+bit on the same machine, up to the last bits of rewards on another.
+
+    >>> address = StepAddress(seed=7, chain=0, t=3)
+    >>> address.uniform("accept") == uniform(7, 0, 3, "accept")
+    True
+    >>> address.uniform("accept") == address.uniform("index")
+    False
 """
 
 import hashlib
@@ -10,28 +16,28 @@ from dataclasses import dataclass
 
 
 def derive_seed(seed: int, chain: int, t: int, role: str) -> int:
-    """64 random bits for one address (BLAKE2b of the address, RFC 7693)."""
+    """Return 64 random bits for one address (BLAKE2b of the address, RFC 7693)."""
     address = f"{seed}/{chain}/{t}/{role}".encode()
     return int.from_bytes(hashlib.blake2b(address, digest_size=8).digest(), "big")
 
 
 def uniform(seed: int, chain: int, t: int, role: str) -> float:
-    """The uniform number in [0, 1) at one address, a multiple of 2^-53."""
+    """Return the uniform number in [0, 1) at one address, a multiple of 2^-53."""
     return (derive_seed(seed, chain, t, role) >> 11) * 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
 class StepAddress:
-    """The address of a step: number t of a chain of a run with this seed."""
+    """The address of a step: seed of the run, number of the chain, number t of the step."""
 
     seed: int
     chain: int
     t: int
 
     def derive(self, role: str) -> int:
-        """64 random bits for one use in this step."""
+        """Return 64 random bits for one role in this step."""
         return derive_seed(self.seed, self.chain, self.t, role)
 
     def uniform(self, role: str) -> float:
-        """The uniform number in [0, 1) for one use in this step."""
+        """Return the uniform number in [0, 1) for one role in this step."""
         return uniform(self.seed, self.chain, self.t, role)

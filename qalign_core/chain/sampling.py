@@ -1,4 +1,4 @@
-"""Drawing from the base LM, checked and scored; independent samples for BoN, MV and WMV."""
+"""Draw, check and score responses of the base LM; independent samples for BoN, MV and WMV."""
 
 import asyncio
 from collections import deque
@@ -18,10 +18,10 @@ from qalign_core.validation import HUGE, short_repr
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:
-    """Refuse what is no language model or no reward model, before anything is drawn.
+    """Raise unless both models have the interface that the chain needs, before anything is drawn.
 
     Raises:
-        ModelContractError: with the first attribute that is missing, or is no coroutine.
+        ModelContractError: an attribute is missing, or is not a coroutine function.
     """
     of_lm = ("id", "max_new_tokens", "encode", "extend")
     for model, what, names in ((lm, "language", of_lm), (rm, "reward", ("id", "score"))):
@@ -53,10 +53,10 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
 
 
 def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
-    """The prompt as ids, refused if there is nothing in it.
+    """Encode the prompt as token ids.
 
     Raises:
-        InvalidPrompt: the prompt is empty (or, from the model, longer than its context).
+        InvalidPrompt: the prompt is empty, or longer than the model's context.
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
@@ -69,14 +69,14 @@ def check_response(
     lm: LanguageModel,
     until: frozenset[int] = frozenset(),
 ) -> Response:
-    """Return the response if it keeps the contract that detailed balance rests on.
+    """Return the response if it keeps the contract that detailed balance requires.
 
-    It must keep the prefix, add at least one id, stay within the limit `L` that is the same for
-    every index, and be shorter than `L` only if it ended by itself (docs/method.md, "Objects") or
-    with an id of `until`, which it may hold nowhere else behind the prefix.
+    It must keep the prefix, add at least one id, and stay within the limit `L`, which is the same
+    for every index. It may be shorter than `L` only if it ended with an EOS (docs/method.md,
+    "Objects") or with an id of `until`, which may occur nowhere else after the prefix.
 
     Raises:
-        ModelContractError: it does not; the message says which rule was broken.
+        ModelContractError: it breaks a rule, which the message names.
     """
     if not isinstance(response, Response):
         raise ModelContractError(
@@ -113,20 +113,20 @@ def check_response(
 
 
 def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
-    """Refuse pieces, or log-probabilities, of another number than the tokens have.
+    """Raise if the number of pieces or log-probabilities differs from the number of tokens.
 
     Raises:
-        ModelContractError: they are neither one per token (of the new tokens alone, for
-            log-probabilities) nor none.
+        ModelContractError: there are neither none nor one per token (log-probabilities: or one per
+            new token).
     """
     n = len(response)
-    for name, found, right in (
+    for name, count, allowed in (
         ("pieces", len(response.pieces), (0, n)),
         ("log_probs", len(response.log_probs), (0, n, n - n_kept)),
     ):
-        if found not in right:
+        if count not in allowed:
             raise ModelContractError(
-                f"{lm.id} returned {found} {name} for {n} tokens; return one per token, or none"
+                f"{lm.id} returned {count} {name} for {n} tokens; return one per token, or none"
             )
 
 
@@ -134,10 +134,10 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
     """Return the reward if it is one finite number.
 
     Raises:
-        InvalidReward: it is not; the message names the response.
+        InvalidReward: it is not one finite number; the message quotes the response.
     """
     try:
-        finite = abs(float(reward)) <= HUGE  # what a trace can hold
+        finite = abs(float(reward)) <= HUGE  # the range of numbers in a trace
     except (TypeError, ValueError, OverflowError):
         finite = False
     if not finite:
@@ -159,7 +159,7 @@ async def extend(
 ) -> Response:
     """Draw the rest of a response after `prefix` (Eq. 4), or up to an id, and check it.
 
-    `log_probs` are those of the prefix's ids, which the model returned when it drew them.
+    `log_probs` are the log-probabilities of the prefix, returned when it was drawn.
 
     Raises:
         ModelContractError: the LM broke its contract.
@@ -180,19 +180,20 @@ async def score(
     response: Response,
     *,
     kept: int = 0,
-    drawn: Cost | None = None,
+    lm_cost: Cost | None = None,
 ) -> ScoredResponse:
-    """Score a response whose first `kept` ids the RM has read.
+    """Score a response whose first `kept` ids the RM has already read.
 
-    `drawn` is what it cost the LM, where that is not just the ids behind those.
+    `lm_cost` is the cost of the response to the LM, by default that of the ids after the first
+    `kept`.
 
     Raises:
-        InvalidReward: the RM returned no finite number.
+        InvalidReward: the RM did not return one finite number.
     """
     reward = check_reward(await rm.score(prompt, response), response, rm)
     cost = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
-    if drawn is not None:
-        cost = replace(drawn, scored=cost.scored)
+    if lm_cost is not None:
+        cost = replace(lm_cost, scored=cost.scored)
     return ScoredResponse(response, float(reward), cost)
 
 
@@ -203,7 +204,7 @@ async def draw(
 
     Raises:
         ModelContractError: the LM broke its contract.
-        InvalidReward: the RM returned no finite number.
+        InvalidReward: the RM did not return one finite number.
     """
     response = await extend(lm, prompt_ids, (), seed=seed)
     return await score(rm, prompt, prompt_ids, response)
@@ -228,9 +229,9 @@ async def sample_iid(
         rm: reward model.
         prompt: the user's text.
         n: number of samples, >= 0.
-        seed: address of the randomness.
+        seed: seed of the addressed randomness.
         concurrency: how many samples are drawn at once, >= 1.
-        first: number of the first sample to yield; those before it are left out.
+        first: number of the first sample to yield; earlier samples are not drawn.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.

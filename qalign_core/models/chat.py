@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.messages import messages_of
-from qalign_core.run import USUAL, Sampling
+from qalign_core.run import DEFAULT_SAMPLING, Sampling
 from qalign_core.types import Response
 from qalign_core.validation import first_line, is_finite, is_whole, short_repr
 
@@ -175,7 +175,7 @@ class TemplatedLanguageModel(ABC):
             raise ModelLoadError(f"{id} has no end-of-sequence token, so responses would not end")
         self._text, self.eos = text, tuple(eos)
         self.id, self.context_length = id, context
-        self.sampling = self._checked(sampling or USUAL)
+        self.sampling = self._checked(sampling or DEFAULT_SAMPLING)
 
     @property
     def max_new_tokens(self) -> int:

@@ -5,12 +5,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from qalign_core.context import TOLD
+from qalign_core.context import PROGRESS
 
 
 def tell(what: str) -> None:
     """Say what happens now, such as "reading 0.5 GiB of NAME"."""
-    TOLD.get()(what)
+    PROGRESS.get()(what)
 
 
 def fetch_bar(source: str) -> type[tqdm]:
@@ -18,7 +18,7 @@ def fetch_bar(source: str) -> type[tqdm]:
 
     The hub's client makes the bars, in threads of its own; they share the listener of the load.
     """
-    told = TOLD.get()
+    told = PROGRESS.get()
 
     class FetchBar(tqdm):  # type: ignore[misc]
         last = ""

@@ -18,7 +18,7 @@ from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, readi
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.sampling import encode_prompt, sample_iid
-from qalign_core.context import ASIDE
+from qalign_core.context import BACKGROUND
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.move_spec import parse_moves
@@ -33,7 +33,7 @@ TOLERANCE = 0.02
 _AHEAD = 8  # samples of a pool that are drawn at once
 _AHEAD_ASIDE = 4  # where chains come first: samples must not fill every row of the engine
 
-Drawn = Step | ScoredResponse
+Draw = Step | ScoredResponse
 """A step of a chain, or an independent sample."""
 
 
@@ -57,7 +57,7 @@ def header_fields(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any
     }
 
 
-def header_of(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
+def make_header(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
     """The header of a run that starts now.
 
     Raises:
@@ -69,11 +69,11 @@ def header_of(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedLine:
     """One line of a trace (newline included), and what was drawn if it is a step or a sample."""
 
     line: str
-    drawn: Drawn | None = None
+    draw: Draw | None = None
 
 
 async def record(
@@ -82,7 +82,7 @@ async def record(
     run: Run,
     *,
     known: Trace | None = None,
-) -> AsyncIterator[Recorded]:
+) -> AsyncIterator[RecordedLine]:
     """Draw a run and yield the lines of its trace as they happen.
 
     Args:
@@ -95,28 +95,28 @@ async def record(
     """
     extract = get_extractor(run.extractor) if run.extractor else None
     if known is None:
-        known = Trace(header_of(lm, rm, run))
-        yield Recorded(header_line(known.header))
+        known = Trace(make_header(lm, rm, run))
+        yield RecordedLine(header_line(known.header))
     n, asked = len(known.pool), {"log_probs": run.needs_log_probs}
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
             async for item in drawn:
                 if isinstance(item, Step):
                     told = step_line(item, extract, **asked, corrections=run.move != Run.move)
-                    yield Recorded(told, item)
+                    yield RecordedLine(told, item)
                 else:
-                    yield Recorded(sample_line(n, item, extract, **asked), item)
+                    yield RecordedLine(sample_line(n, item, extract, **asked), item)
                     n += 1
     except QAlignError as error:
-        yield Recorded(end_line("failed", str(error)))
+        yield RecordedLine(end_line("failed", str(error)))
         raise
     if known.end is None or known.end[0] != "finished":
-        yield Recorded(end_line("finished", "; ".join(getattr(lm, "notes", ()))))
+        yield RecordedLine(end_line("finished", "; ".join(getattr(lm, "notes", ()))))
 
 
 def draw(
     lm: LanguageModel, rm: RewardModel, run: Run, *, known: Trace | None = None
-) -> AsyncIterator[Drawn]:
+) -> AsyncIterator[Draw]:
     """Draw what a run lacks: steps of its chains and samples of its pool, as they arrive.
 
     `run.matched` says what ends where. "none": chains and pool side by side, the chains first in
@@ -134,7 +134,7 @@ def draw(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward, EngineError.
     """
-    ways: dict[str, Callable[..., AsyncIterator[Drawn]]] = {
+    ways: dict[str, Callable[..., AsyncIterator[Draw]]] = {
         "none": _side_by_side,
         "pool": _pool_matched,
         "chain": _chain_matched,
@@ -144,20 +144,20 @@ def draw(
 
 async def _side_by_side(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
-) -> AsyncIterator[Drawn]:
+) -> AsyncIterator[Draw]:
     async def pool() -> AsyncIterator[ScoredResponse]:
-        ASIDE.set(True)  # `merge` follows the pool in a task of its own
+        BACKGROUND.set(True)  # `merge` follows the pool in a task of its own
         async for sample in _samples(lm, rm, run, known, _AHEAD_ASIDE):
             yield sample
 
-    streams: list[AsyncIterator[Drawn]] = [*_chains(lm, rm, run, _latest(known), run.steps), pool()]
+    streams: list[AsyncIterator[Draw]] = [*_chains(lm, rm, run, _latest(known), run.steps), pool()]
     async for item in merge(*streams):
         yield item
 
 
 async def _pool_matched(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
-) -> AsyncIterator[Drawn]:
+) -> AsyncIterator[Draw]:
     meter, latest = meter_of(lm, rm), _latest(known)
     at = Counter[int]()  # the price of step t of all chains, where it is there already
     for step in known.steps:
@@ -192,7 +192,7 @@ async def _pool_matched(
 
 async def _chain_matched(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
-) -> AsyncIterator[Drawn]:
+) -> AsyncIterator[Draw]:
     meter, latest = meter_of(lm, rm), _latest(known)
     goal = sum(meter.price(sample.cost) for sample in known.pool)
     async for sample in _samples(lm, rm, run, known, _AHEAD):

@@ -43,7 +43,7 @@ from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Run
-from qalign_core.target import renamed
+from qalign_core.target import rename_settings
 from qalign_core.types import (
     Cost,
     Header,
@@ -54,7 +54,7 @@ from qalign_core.types import (
     Trace,
     TraceHeader,
 )
-from qalign_core.validation import COUNT, checked, from_json, is_whole, read_file, short_repr
+from qalign_core.validation import COUNT, from_json, is_whole, read_field, read_file, short_repr
 
 VERSION = 3
 READABLE = (2, VERSION)
@@ -81,12 +81,12 @@ def _finite_or_none(value: float) -> float | None:
 
 def header_line(header: TraceHeader) -> str:
     """The first line of a trace."""
-    line = {"type": "header", "version": VERSION, **told(header)}
+    line = {"type": "header", "version": VERSION, **to_dict(header)}
     line["beta"] = _finite_or_none(header.beta)
     return _dump(line)
 
 
-def told(header: Header) -> Line:
+def to_dict(header: Header) -> Line:
     """The fields of a header as they are written; the paper's target and move go without saying."""
     values = asdict(header)
     for name in ("sharpness", "move"):
@@ -225,7 +225,7 @@ def parse_trace(text: str) -> Trace:
     return reader.trace()
 
 
-def header_of(line: object) -> TraceHeader:
+def parse_header(line: object) -> TraceHeader:
     """The header that the first line of a trace is.
 
     Raises:
@@ -398,7 +398,7 @@ class TraceReader:
 
     def _get(self, line: Line, name: str, kind: Any) -> Any:
         try:
-            return checked(line, name, kind)
+            return read_field(line, name, kind)
         except ValueError as error:
             raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
@@ -421,12 +421,12 @@ def read_header(cls: type[H], line: Line) -> H:
         ValueError: a field is not what it should be.
     """
     values: dict[str, Any] = {"extractor": None}  # an open-ended prompt has none
-    line = renamed(line)
+    line = rename_settings(line)
     for name, kind in _kinds(cls).items():  # type: ignore[arg-type]
         if name == "beta" and line.get(name, 0) is None:  # unknown: the trace was put together
             values[name] = math.nan
         elif name in line:
-            value = checked(line, name, kind)
+            value = read_field(line, name, kind)
             values[name] = tuple(value) if isinstance(value, list) else value
     return cls(**values)
 

@@ -12,7 +12,6 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
@@ -21,6 +20,7 @@ from qalign_core.move_spec import parse_moves
 from qalign_core.run import Run
 from qalign_core.types import CostModel, Step, Trace
 from qalign_study.commands import shared
+from qalign_study.commands.drawing import progress_bar
 from qalign_study.exact.bench import InWorld
 from qalign_study.exact.certify import certify
 from qalign_study.exact.pairs import Pairs
@@ -29,7 +29,7 @@ from qalign_study.measure.intervals import share_of
 from qalign_study.measure.results import answer_of
 from qalign_study.measure.tuning import chains_on
 from qalign_study.sets.problem_sets import Problem, check_gradable
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 
 LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
 
@@ -56,7 +56,7 @@ async def command(options: argparse.Namespace) -> None:
     Raises:
         InvalidSetting: a move is not certified; the table is followed by the reasons.
     """
-    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    run = Run.read({"prompt": "-", **shared.read_settings(options)})
     failed = _certify(options.moves, run.max_new_tokens)
     if options.problems is not None:
         await _measure(options, run)
@@ -83,7 +83,7 @@ def _certify(names: list[str], limit: int) -> list[str]:
         else:
             notes.append(f"{name}: {found.verdict}")
     heads = ("move", "world", "tokens", "balance", "gap", "accepted", "distance to the target")
-    print("\n".join([aligned(heads, rows), *notes]))
+    print("\n".join([format_columns(heads, rows), *notes]))
     return failed
 
 
@@ -108,13 +108,13 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
         problems = shared.load_set(of_task, options.problems).problems
         check_gradable(problems)
         print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
-        for name in tqdm(options.moves, unit="move"):
+        for name in progress_bar("move", iterable=options.moves):
             move = move_of(parse_moves(name), lm)
             how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
             walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
             rows.append((task, name, *_measured(problems, walks, meter)))
     heads = ("set", "move", "right, %", "accepted", "refused", meter.unit)
-    print(aligned((*heads, "effective samples per 1e9"), rows))
+    print(format_columns((*heads, "effective samples per 1e9"), rows))
 
 
 def _measured(

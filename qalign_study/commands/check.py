@@ -7,11 +7,10 @@ Examples:
 
 import argparse
 
-from tqdm import tqdm
-
 from qalign_core.contract import Finding, check
 from qalign_core.run import Run
 from qalign_study.commands import shared
+from qalign_study.commands.drawing import progress_bar
 
 OF_MODELS = ("prompt", "lm", "rm", "temperature", "top_p", "top_k", "max_new_tokens")
 PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
@@ -28,7 +27,7 @@ async def command(options: argparse.Namespace) -> int:
     """Print a line per law; 1 if one fails."""
     findings: list[Finding] = []
     models = shared.models_of(options)
-    with tqdm(unit="draw", leave=False) as bar:
+    with progress_bar("draw", leave=False) as bar:
         async for finding in check(*models, options.prompt, bar.update):
             with bar.external_write_mode():
                 print(finding, flush=True)

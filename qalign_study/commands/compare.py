@@ -6,15 +6,14 @@ Examples:
 """
 
 import argparse
+import json
 
-from tqdm import tqdm
-
-from qalign_core.run import OF_COMMAND
+from qalign_core.run import COMMAND_DEFAULTS
 from qalign_core.types import Step
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import advance, draw
-from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
-from qalign_study.sheet.text import aligned
+from qalign_study.commands.drawing import advance, draw, progress_bar
+from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
+from qalign_study.sheet.text import format_columns
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +26,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the quantity that is equal for all methods",
     )
     parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
+    parser.add_argument("--json", action="store_true", help="print the decisions as JSON")
     shared.out_option(parser)
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("matched",), **OF_COMMAND["compare"])
+    shared.run_options(parser, leave_out=("matched",), **COMMAND_DEFAULTS["compare"])
     shared.model_options(parser)
 
 
@@ -41,15 +41,32 @@ async def command(options: argparse.Namespace) -> None:
     else:  # as many samples as states
         run = run.with_changes(pool=min(run.pool, run.chains * (run.steps + 1)))
     models = shared.models_of(options)
-    with tqdm(total=run.chains * (run.steps + 1), unit="step") as bar:
+    with progress_bar("step", run.chains * (run.steps + 1)) as bar:
         trace = await draw(
             models, run, options.out, lambda drawn: advance(bar, isinstance(drawn, Step))
         )
     comparison, unit = Comparison(trace), trace.header.meter.unit
+    made = outcomes(comparison, full_cut(comparison, options.match))
+    if options.json:
+        rows = [_to_dict(outcome, trace.header.reference, unit) for outcome in made]
+        print(json.dumps(rows, ensure_ascii=False, allow_nan=False))
+        return
     print(f"{run.prompt}\n")
     right = {True: "right", False: "wrong", None: ""}
-    rows = [
+    table = [
         (o.method, o.decision.answer, right[o.correct], o.n, o.cost.generated, o.spent)
-        for o in outcomes(comparison, full_cut(comparison, options.match))
+        for o in made
     ]
-    print(aligned(("method", "answer", "", "samples", "tokens", unit), rows))
+    print(format_columns(("method", "answer", "", "samples", "tokens", unit), table))
+
+
+def _to_dict(outcome: Outcome, reference: object, unit: str) -> dict[str, object]:
+    """Return one method's decision for JSON; `right` is null where the right answer is unknown."""
+    decision = outcome.decision
+    return {
+        **{"method": outcome.method, "answer": decision.answer, "right": outcome.correct},
+        **{"reference": reference, "votes": dict(decision.shares)},
+        "text": decision.chosen.response.text if decision.chosen is not None else None,
+        **{"samples": outcome.n, "tokens": outcome.cost.generated},
+        **{"spent": outcome.spent, "unit": unit},
+    }

@@ -3,13 +3,16 @@
 import argparse
 import asyncio
 import io
+import sys
 from collections.abc import Callable
 from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.runner import Drawn, header_of, record
+from qalign_core.record.runner import Draw, make_header, record
 from qalign_core.record.trace import TraceFile, end_line, open_trace
 from qalign_core.run import Run
 from qalign_core.types import ScoredResponse, Step, Trace
@@ -19,10 +22,10 @@ from qalign_study.sets.tasks import Loaded
 
 
 async def draw(
-    models: shared.Models, run: Run, out: Path | None, told: Callable[[Drawn], object]
+    models: shared.Models, run: Run, out: Path | None, told: Callable[[Draw], object]
 ) -> Trace:
     """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
-    header, new = header_of(*models, run), list[Drawn]()
+    header, new = make_header(*models, run), list[Draw]()
     nowhere = nullcontext(TraceFile(Path(), io.BytesIO(), Trace(header)))
     with open_trace(out, header) if out is not None else nowhere as file:
         if file is None:
@@ -32,15 +35,20 @@ async def draw(
             async with aclosing(drawn) as lines:  # type: ignore[type-var]
                 async for item in lines:
                     file.write(item.line)
-                    if item.drawn is not None:
-                        new.append(item.drawn)
-                        told(item.drawn)
+                    if item.draw is not None:
+                        new.append(item.draw)
+                        told(item.draw)
         except asyncio.CancelledError:
             file.write(end_line("stopped"))
             raise
     steps = tuple(each for each in new if isinstance(each, Step))
     pool = tuple(each for each in new if isinstance(each, ScoredResponse))
     return Trace(header, file.known.steps + steps, file.known.pool + pool)
+
+
+def progress_bar(unit: str, total: int | None = None, **options: Any) -> Any:
+    """Return a progress bar on standard error, which draws nothing into a pipe or a file."""
+    return tqdm(unit=unit, total=total, file=sys.stderr, disable=None, **options)
 
 
 def advance(bar: Any, n: int) -> None:
@@ -56,11 +64,13 @@ async def fill(
     loaded: Loaded,
     bar: Any,
     folder: Path | None = None,
+    *,
+    by_problem: bool = False,
 ) -> None:
-    """Draw a run for every problem, with a bar that counts draws or problems."""
+    """Draw a run for every problem, with a bar that counts draws, or problems if `by_problem`."""
 
     def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
-        advance(bar, n_done - bar.n if bar.unit == "problem" else n_new)
+        advance(bar, n_done - bar.n if by_problem else n_new)
         if n_elsewhere:
             bar.set_postfix_str(f"{n_elsewhere} with other processes")
 

@@ -8,22 +8,20 @@ Examples:
 import argparse
 from pathlib import Path
 
-from tqdm import tqdm
-
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import MAX_STEPS, OF_COMMAND
+from qalign_core.run import COMMAND_DEFAULTS, MAX_STEPS
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import fill
+from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
 from qalign_study.measure.curves import curves
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.results import pack, results_in
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import PRESETS, Task, task_of
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 
-BUDGET = OF_COMMAND["evaluate"]["pool"]
+BUDGET = COMMAND_DEFAULTS["evaluate"]["pool"]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +62,8 @@ async def command(options: argparse.Namespace) -> None:
     steps = options.states - 1 if options.states else enough
     run = shared.settings_of(options, pool=options.budget, steps=steps)
     run = run.with_changes(matched="chain")
-    bar = tqdm(total=len(problems), unit="problem")
-    await fill(options, models, run, loaded, bar)
+    bar = progress_bar("problem", len(problems))
+    await fill(options, models, run, loaded, bar, by_problem=True)
     results = results_in(options.out, code=True)
     if options.pack:
         pack(results, options.pack)
@@ -79,7 +77,7 @@ async def command(options: argparse.Namespace) -> None:
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
     at = [(p.method, round(p.used), round(p.tokens), p.spent, p) for p in points if p.n == largest]
-    print(aligned(("method", "n", "tokens", unit, "accuracy, %"), at))
+    print(format_columns(("method", "n", "tokens", unit, "accuracy, %"), at))
 
 
 def _take_settings(options: argparse.Namespace, task: Task | None) -> None:

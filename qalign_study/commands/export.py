@@ -27,13 +27,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="trace file of `qalign run`, or folder of `qalign evaluate`",
     )
     shared.html_option(parser, required=True)
-    says = "problems of the folder whose chains the page plays, from 0"
-    parser.add_argument("--play", type=int, nargs="+", default=[], metavar="N", help=says)
+    help_text = "problems of the folder whose chains the page plays, from 0"
+    parser.add_argument("--play", type=int, nargs="+", default=[], metavar="N", help=help_text)
     old = argparse.SUPPRESS
     parser.add_argument("--problem", dest="play", type=int, nargs="+", help=old)
     group = parser.add_argument_group("page of a trace")
     group.add_argument("--title", default="", help="title of the page")
-    group.add_argument("--says", default="", help="one or two sentences about the run")
+    group.add_argument(
+        "--says",
+        dest="caption",
+        metavar="SAYS",
+        default="",
+        help="one or two sentences about the run",
+    )
     group.add_argument(
         "--live",
         action="store_true",
@@ -45,7 +51,7 @@ async def command(options: argparse.Namespace) -> None:
     """Write the page."""
     path: Path = options.path
     if path.is_dir():
-        if options.title or options.says or options.live:
+        if options.title or options.caption or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
         found = evaluated(path, path.resolve().name, load_results(path, code=True))
         made = folder_page(found, options.play)
@@ -53,7 +59,7 @@ async def command(options: argparse.Namespace) -> None:
         raise InvalidSetting(f"{path} is not a folder; --play is for a folder of results")
     else:
         text = trace_text(path)
-        made = page(text, title=options.title, says=options.says, live=options.live)
+        made = page(text, title=options.title, caption=options.caption, live=options.live)
     content = made.encode()
     write_whole(options.html, content)
     print(f"{options.html}: {len(content):,} bytes")

@@ -8,7 +8,7 @@ Examples:
 import argparse
 import sys
 
-from qalign_core.context import TOLD
+from qalign_core.context import PROGRESS
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import entries, is_address
 
@@ -24,7 +24,7 @@ async def command(options: argparse.Namespace) -> None:
     """Download each model and print its size and its folder."""
     from qalign_core.models.loading import model_folder, n_stored
 
-    TOLD.set(lambda what: print(what, file=sys.stderr))
+    PROGRESS.set(lambda what: print(what, file=sys.stderr))
     for name in options.models:
         entry = entries().get(("lm", name)) or entries().get(("rm", name))
         source = entry.location if entry is not None else name

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from qalign_core.decide.answers.graders import either, references
+from qalign_core.decide.answers.graders import format_references, references
 from qalign_core.errors import InvalidTask
 from qalign_core.record.trace import load_trace, write_whole
 from qalign_core.run import Run
@@ -27,7 +27,7 @@ WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedText:
     """A text, and what its grader makes of it; the verdict is "right", "wrong" or "no answer"."""
 
     id: str
@@ -47,7 +47,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "or else its solution, or else the right answer itself is graded",
     )
     told = Run.__dataclass_fields__["extractor"].metadata
-    parser.add_argument("--extractor", metavar="STR", help=told["says"])
+    parser.add_argument("--extractor", metavar="STR", help=told["help"])
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
 
@@ -67,19 +67,19 @@ async def command(options: argparse.Namespace) -> None:
         if options.json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:
-            right = either(each.reference)
+            right = format_references(each.reference)
             print("\t".join(map(_line, (each.id, each.text, each.answer, right, each.verdict))))
     if not options.json:
         counts = Counter(each.verdict for each in graded)
         print(f"{len(graded)} texts: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
 
 
-def grade(problem: Problem, text: str) -> Graded:
+def grade(problem: Problem, text: str) -> GradedText:
     """Read the answer of a text, and compare it."""
     answer = problem.grader.extract(text) if problem.grader else None
     right = answer is not None and problem.is_right(answer)
     verdict = "no answer" if answer is None else "right" if right else "wrong"
-    return Graded(problem.id, text, answer, problem.answer or "", verdict)
+    return GradedText(problem.id, text, answer, problem.answer or "", verdict)
 
 
 def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str]]]:
@@ -103,7 +103,7 @@ def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str
 def _graded(problems: tuple[Problem, ...], extractor: str | None) -> tuple[Problem, ...]:
     if bare := [problem.id for problem in problems if problem.answer is None]:
         raise InvalidTask(f"problem {bare[0]!r} has no answer to compare with; give one to each")
-    return shared.graded_by(extractor, problems)
+    return shared.with_grader(extractor, problems)
 
 
 def _of_trace(trace: Trace) -> list[str]:

@@ -17,7 +17,7 @@ from qalign_core.rewards.names import reward_named
 from qalign_core.types import Cost, CostModel
 from qalign_study.commands import shared
 from qalign_study.sets.tasks import hardware
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 from qalign_study.train.trainer import Recipe
 
 SHARE = 0.3
@@ -214,7 +214,7 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         n = min(task.n_problems, options.problems or task.n_problems)
         prompt = task.table["prompt_tokens"]
     limit = run.max_new_tokens
-    if "max_new_tokens" not in shared.given_in(options) and lm[0].sampling is not None:
+    if "max_new_tokens" not in shared.read_settings(options) and lm[0].sampling is not None:
         limit = lm[0].sampling.max_new_tokens
     if (options.response_tokens or 1) > limit:
         raise InvalidSetting(
@@ -265,7 +265,7 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         rows.append(("together", f"{total:.2e} FLOPs; {whole}"))
     rows.append(("weights", f"{_size(plan.weights)} in bf16, {place}"))
     rows.append(("traces", f"about {_size(plan.traces)}"))
-    print(aligned((), rows))
+    print(format_columns((), rows))
     print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
     gpus = []
     for name, gpu in hardware().items():
@@ -276,7 +276,7 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         else:
             hours = f"{_time(plan.hours(gpu) + learning.hours(gpu))} on one"
         gpus.append((name, hours))
-    print(aligned((), gpus, indent=2))
+    print(format_columns((), gpus, indent=2))
 
 
 def _size(gb: float) -> str:

@@ -23,7 +23,7 @@ from qalign_study.measure.report import Group, Report
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.files import to_csv, to_latex, write_table
 from qalign_study.sheet.page import to_html
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 from qalign_study.sheet.words import curve_name, in_a_sentence, target_of
 
 
@@ -94,7 +94,8 @@ async def command(options: argparse.Namespace) -> None:
         return
     found = {p.method for each in made.sets for p in each.points}
     print("; ".join(f"{m}: {in_a_sentence(curve_name(m))}" for m in sorted(found, key=in_order)))
-    print("n: samples, or as many states of the chain as cost the same; intervals are 95%")
+    print("n: samples, or as many states of the chain as cost the same; intervals are 95%;")
+    print("where an exact p is printed, it decides, and not the interval")
     for group in made.groups:
         chains = {each.name: each.results.header.chains for each in group.sets}
         print(f"\n{group.header.lm} with {group.header.rm}, {target_of(group.header)}")
@@ -102,10 +103,10 @@ async def command(options: argparse.Namespace) -> None:
             several = f", {chains[line.name]} chains each" if chains.get(line.name, 1) > 1 else ""
             print(f"{line.name}, {len(line.points[0].each):,} problems{several}")
             at = [(p.method, *_at(p, group), p) for p in line.points]
-            print(aligned(("method", "n", "FLOPs", "accuracy, %"), at, indent=2))
+            print(format_columns(("method", "n", "FLOPs", "accuracy, %"), at, indent=2))
             gaps = [(f"{d.a} - {d.b}", *_at(d, group), d) for d in line.differences]
             heads = ("difference", "n", "FLOPs", "points, paired over problems")
-            print(aligned(heads, gaps, indent=2))
+            print(format_columns(heads, gaps, indent=2))
 
 
 def _print_paired(a: Path, b: Path, *, as_json: bool) -> None:
@@ -123,7 +124,7 @@ def _print_paired(a: Path, b: Path, *, as_json: bool) -> None:
     print(f"{problems:,} problems; n: samples, or as many states as cost the same in that run; 95%")
     rows = [(p.method, p.n, p.a.spent, p.b.spent, p.a, p.b, p.difference) for p in pairs]
     heads = ("method", "n", f"{unit} of A", f"{unit} of B", "A, %", "B, %")
-    print(aligned((*heads, "A - B, points, paired over problems"), rows))
+    print(format_columns((*heads, "A - B, points, paired over problems"), rows))
 
 
 def _as_json(pair: Pair) -> dict[str, object]:

@@ -10,19 +10,18 @@ import json
 import math
 from dataclasses import asdict
 
-from tqdm import tqdm
-
-from qalign_core.decide.answers.graders import either
+from qalign_core.decide.answers.graders import format_references
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.record.runner import Drawn
-from qalign_core.run import OF_COMMAND
+from qalign_core.record.runner import Draw
+from qalign_core.run import COMMAND_DEFAULTS
 from qalign_core.types import Step, Trace
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import draw, fill
-from qalign_study.measure.diagnostics import acceptance
+from qalign_study.commands.drawing import draw, fill, progress_bar
+from qalign_study.measure.diagnostics import acceptance, agreement, ess
 from qalign_study.measure.results import answer_of, answers_in
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.words import describe_mixing
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print the answer only")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("burn_in", "matched"), **OF_COMMAND["run"])
+    shared.run_options(parser, leave_out=("burn_in", "matched"), **COMMAND_DEFAULTS["run"])
     shared.model_options(parser)
 
 
@@ -51,13 +50,16 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     problem = Problem("", run.prompt, run.reference, run.extractor)
 
-    def show(drawn: Drawn) -> None:
+    def show(drawn: Draw) -> None:
         if isinstance(drawn, Step) and not options.quiet:
             print(_row(drawn, problem.extract), flush=True)
 
     if not options.quiet:
         print(f"{run.prompt}\n\n{_HEAD}", flush=True)
-    print(_said(problem, await draw(models, run, options.out, show)))
+    trace = await draw(models, run, options.out, show)
+    print(_said(problem, trace))
+    if run.chains > 1 and not options.quiet:
+        print(_agreement(trace))
     shared.print_notes(models)
     return None
 
@@ -75,13 +77,17 @@ async def _run_many(options: argparse.Namespace) -> None:
     run = shared.settings_of(options)
     models = shared.models_of(options)
     n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
-    await fill(options, models, run, loaded, tqdm(total=n, unit="draw"))
+    await fill(options, models, run, loaded, progress_bar("draw", n))
     answers = answers_in(options.out, problems)
     for answer in answers:
         if options.json:
             print(json.dumps(asdict(answer), ensure_ascii=False))
         elif not options.quiet:
-            right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
+            right = (
+                ""
+                if answer.reference is None
+                else f"; right is {format_references(answer.reference)}"
+            )
             said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
             print(f"{answer.id}: {said}{right}")
     if not options.json:
@@ -124,5 +130,13 @@ def _said(problem: Problem, trace: Trace) -> str:
     if problem.extract is None:
         return f"{said}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
     share = f"{answer.share:.0%} of {answer.n_states} states"
-    right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
+    right = "" if answer.reference is None else f"; right is {format_references(answer.reference)}"
     return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"
+
+
+def _agreement(trace: Trace) -> str:
+    """Return R-hat and the effective sample size of the rewards, with the verdict in words."""
+    rewards = [[step.state.reward for step in steps] for steps in trace.chains.values()]
+    chains, effective = agreement(rewards), ess(rewards)
+    size = "–" if effective is None else f"{effective:.0f}"
+    return f"R-hat {chains}, effective sample size {size}; {describe_mixing(chains)}"

@@ -43,7 +43,7 @@ async def command(options: argparse.Namespace) -> None:
 
         from qalign_study.serve.log import limit_log
         from qalign_study.serve.origins import LOCAL, OriginPolicy
-        from qalign_study.serve.routes import Served
+        from qalign_study.serve.routes import ChatAPI
     except ImportError as error:
         raise InvalidSetting(
             "serve needs starlette and uvicorn; pip install 'qalign-explorer[serve]'"
@@ -58,7 +58,7 @@ async def command(options: argparse.Namespace) -> None:
     shared.settings_of(options).check(limits)
     lm, rm = shared.models_of(options)
     assert isinstance(lm, TemplatedLanguageModel), "what is loaded by name is one"
-    defaults = {**asdict(lm.sampling), **shared.given_in(options)}
+    defaults = {**asdict(lm.sampling), **shared.read_settings(options)}
     names = Run.read(defaults)
 
     async def draw(run: Run) -> AsyncIterator[str]:
@@ -67,7 +67,7 @@ async def command(options: argparse.Namespace) -> None:
         async for item in record(lm.with_sampling(run.sampling), rm, run):
             yield item.line
 
-    served = Served((names.lm,), draw, defaults, limits, key)
+    served = ChatAPI((names.lm,), draw, defaults, limits, key)
     ours = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
     with on_disk(f"port {options.port}", "used", "give another --port", InvalidSetting):
         listening = socket.create_server((options.host, options.port))

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qalign_core.context import TOLD
+from qalign_core.context import PROGRESS
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
-from qalign_core.run import OPEN, Run, Sampling, is_file_name
-from qalign_core.target import FORMER
+from qalign_core.run import NO_EXTRACTOR, Run, Sampling, is_file_name
+from qalign_core.target import OLD_NAMES
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 
@@ -120,16 +120,16 @@ def run_options(
         told = Run.__dataclass_fields__[name]
         default = defaults.get(name, told.default)
         shown = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
-        names = [name, *(old for old, new in FORMER.items() if new == name)]
+        names = [name, *(old for old, new in OLD_NAMES.items() if new == name)]
         group.add_argument(
             *(f"--{each.replace('_', '-')}" for each in names),
             default=defaults.get(name),
             metavar=kind.__name__.upper(),
-            help=f"{told.metadata['says']}{shown}".replace("%", "%%"),
+            help=f"{told.metadata['help']}{shown}".replace("%", "%%"),
         )
 
 
-def given_in(options: argparse.Namespace) -> dict[str, Any]:
+def read_settings(options: argparse.Namespace) -> dict[str, Any]:
     """What of a run's settings the options say."""
     said = {name: getattr(options, name, None) for name in Run.kinds()}
     given = {name: value for name, value in said.items() if value is not None}
@@ -140,13 +140,13 @@ def given_in(options: argparse.Namespace) -> dict[str, Any]:
 
 def settings_of(options: argparse.Namespace, **more: object) -> Run:
     """The run that the options ask for, whatever its problem is."""
-    return Run.read({"prompt": "-", **given_in(options), **more}).check()
+    return Run.read({"prompt": "-", **read_settings(options), **more}).check()
 
 
 def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
-    TOLD.set(lambda what: print(what, file=sys.stderr))
-    given, run = given_in(options), settings_of(options)
+    PROGRESS.set(lambda what: print(what, file=sys.stderr))
+    given, run = read_settings(options), settings_of(options)
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
     if any(part.is_own for part in parse_moves(run.move)):
         from qalign_study.exact.certify import certify
@@ -171,7 +171,7 @@ def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
 
 def run_of(options: argparse.Namespace) -> Run:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
-    given = given_in(options)
+    given = read_settings(options)
     if "prompt" not in given:
         problems = load_set(options).problems
         number: int = options.problem or 0
@@ -181,7 +181,7 @@ def run_of(options: argparse.Namespace) -> Run:
             )
         problem = problems[number]
         given |= {"prompt": problem.prompt, "reference": problem.answer or ""}
-        given.setdefault("extractor", problem.extractor or OPEN)
+        given.setdefault("extractor", problem.extractor or NO_EXTRACTOR)
     return Run.read(given).check()
 
 
@@ -195,7 +195,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
                 f"--data has rows of the paper's sets, {known}; got {options.task!r}"
             )
         problems = load_problems(options.task, code=True)[:n]
-        return Loaded(graded_by(getattr(options, "extractor", None), problems))
+        return Loaded(with_grader(getattr(options, "extractor", None), problems))
     seed = settings_of(options).seed
     loaded = read_task(task, options.data, n=n, seed=seed)
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
@@ -204,10 +204,10 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
         f"license {task.table['licence']}",
         file=sys.stderr,
     )
-    return replace(loaded, problems=graded_by(options.extractor, loaded.problems))
+    return replace(loaded, problems=with_grader(options.extractor, loaded.problems))
 
 
-def graded_by(extractor: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+def with_grader(extractor: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The same problems, their answers read and compared by another grader, if one is given.
 
     Raises:
@@ -217,7 +217,7 @@ def graded_by(extractor: str | None, problems: Sequence[Problem]) -> tuple[Probl
         return tuple(problems)
     if is_file_name(extractor):
         extractor = load_grader(extractor).name
-    if any(problem.answer is None for problem in problems) or extractor == OPEN:
+    if any(problem.answer is None for problem in problems) or extractor == NO_EXTRACTOR:
         raise InvalidSetting(
             f"--extractor {extractor} is for problems with answers, read from a text; leave it out "
             "for open-ended problems"

@@ -9,18 +9,16 @@ import argparse
 import sys
 from dataclasses import fields, replace
 
-from tqdm import tqdm
-
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
-from qalign_core.run import OF_COMMAND, Run
+from qalign_core.run import COMMAND_DEFAULTS, Run
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import fill
+from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import task_of
-from qalign_study.sheet.text import told
+from qalign_study.sheet.text import format_value
 from qalign_study.train.preferences import Grade, Kinds
 from qalign_study.train.reward_training import SAMPLES, base_of, learn
 from qalign_study.train.trainer import RECIPES, Recipe, check_installed
@@ -67,10 +65,10 @@ def options(parser: argparse.ArgumentParser) -> None:
             f"--{each.name.replace('_', '-')}",
             dest=f"recipe_{each.name}",
             type=each.type,
-            help=f"{each.metadata['says']} ({usual})",
+            help=f"{each.metadata['help']} ({usual})",
         )
     left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
-    shared.run_options(parser, leave_out=left_out, **OF_COMMAND["train-rm"])
+    shared.run_options(parser, leave_out=left_out, **COMMAND_DEFAULTS["train-rm"])
     shared.model_options(parser, kinds=("lm",))
 
 
@@ -99,7 +97,7 @@ async def command(options: argparse.Namespace) -> None:
     loaded = shared.load_set(options, options.problems)
     check_gradable(loaded.problems)
     models = shared.models_of(options, Grade(loaded.problems))
-    bar = tqdm(total=len(loaded.problems) * (run.steps + 1 + run.pool), unit="draw")
+    bar = progress_bar("draw", len(loaded.problems) * (run.steps + 1 + run.pool))
     await fill(options, models, run, loaded, bar, options.out / SAMPLES)
     if options.only_draw:
         return
@@ -112,7 +110,7 @@ async def command(options: argparse.Namespace) -> None:
         base=base,
         max_length=options.max_length,
         device=options.device,
-        told=lambda said: print(said, file=sys.stderr),
+        notify=lambda said: print(said, file=sys.stderr),
     )
     trained = report["training"]
     print(f"{report['pairs']} pairs of {report['learned_from']} problems")
@@ -123,7 +121,7 @@ async def command(options: argparse.Namespace) -> None:
     for name, of in (("pair", "pairs of samples"), ("near_miss", "near misses")):
         found = report[name]
         ends = found["value"], found["low"], found["high"]
-        said = "none" if None in ends else told(Measured(*ends, found["problems"]))
+        said = "none" if None in ends else format_value(Measured(*ends, found["problems"]))
         count = f"{found['pairs']:,} of {found['problems']:,} problems"
         print(f"held-out {of} in order, %: {said}, {count}")
     print(f"--rm {options.out}")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from qalign_core.record.runner import header_of
+from qalign_core.record.runner import make_header
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost
@@ -18,7 +18,7 @@ from qalign_study.commands import shared
 from qalign_study.measure.curves import difference
 from qalign_study.measure.tuning import Tried, Tuned, check_tuning, tune_beta, tune_sharpness
 from qalign_study.sets.problem_sets import Problem
-from qalign_study.sheet.text import told
+from qalign_study.sheet.text import format_value
 
 _OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
 
@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["1"],
         metavar="FLOAT",
-        help=f"{Run.__dataclass_fields__['sharpness'].metadata['says']} (default: 1)",
+        help=f"{Run.__dataclass_fields__['sharpness'].metadata['help']} (default: 1)",
     )
     parser.add_argument(
         "--target",
@@ -75,7 +75,7 @@ async def command(options: argparse.Namespace) -> None:
     print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
     how: Any = {"acceptance": options.target, "start": start}
     how |= {"steps": given.steps, "seed": given.seed, "move": given.move}
-    meter = header_of(*models, given).meter
+    meter = make_header(*models, given).meter
     if others:
         sharpnesses = [run.sharpness for run in (given, *others)]
         tried = await tune_sharpness(*models, problems, sharpnesses, **how)
@@ -101,13 +101,15 @@ def _print_tried(tried: Sequence[Tried]) -> Cost:
     right = {each.sharpness: each.right for each in tried if each.right}
     for each in tried:
         beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
-        said = f"right in % {told(each.right)}" if each.right else "no beta accepts enough"
+        said = f"right in % {format_value(each.right)}" if each.right else "no beta accepts enough"
         print(f"sharpness {each.sharpness:g}: {beta}{said}")
     if right:
         best = max(right, key=lambda each: right[each].value)  # the least sharp among equals
         for other in right:
             if other != best:
                 gap = difference(right[best], right[other])
-                print(f"sharpness {best:g} - sharpness {other:g}, points, paired: {told(gap)}")
+                print(
+                    f"sharpness {best:g} - sharpness {other:g}, points, paired: {format_value(gap)}"
+                )
         print(f"best: sharpness {best:g}")
     return sum((each.cost for each in tried), Cost())

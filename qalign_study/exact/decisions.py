@@ -104,7 +104,7 @@ class Problems:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class Exploration:
     """What the methods make of a situation, at the compute of n samples each.
 
     Attributes:
@@ -152,7 +152,7 @@ def draw_problems(situation: Situation, n_problems: int, seed: int) -> Problems:
 
 def explore(
     situation: Situation, *, most: int = 256, n_problems: int = 200, seed: int = 0
-) -> Found:
+) -> Exploration:
     """Simulate every method at budgets up to `most` samples, on the same problems."""
     problems = draw_problems(situation, n_problems, seed)
     ns, price = budgets(most), move_cost(situation.decisions)
@@ -173,7 +173,7 @@ def explore(
             won, _ = rule.decide_many(answer, worth, 0.0, situation.beta, counted)
             right[id_].append(won == 0)
     one = problems.right
-    return Found(
+    return Exploration(
         ns=tuple(ns),
         one=float(one.mean()),
         any_of=np.array([float((1 - (1 - one) ** n).mean()) for n in ns]),
@@ -190,7 +190,7 @@ def walk(problems: Problems, beta: float, steps: int, seed: int) -> tuple[Array,
 
     Returns:
         of the states, with repeats, the numbers that their choices give (0 for the right one) and
-        the rewards, shape [steps + 1, P] each; and the near misses, as `Found` has them.
+        the rewards, shape [steps + 1, P] each; and the near misses, as `Exploration` has them.
     """
     n_decisions, _, n_problems = problems.chances.shape
     choice = _draw(problems, steps + 1, seed, 2)

@@ -8,7 +8,7 @@ import numpy as np
 
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.block import Block
-from qalign_core.chain.moves.move import Choices, Made
+from qalign_core.chain.moves.move import Choices, MoveResult
 from qalign_core.target import Scored, Target
 from qalign_core.types import Array, NoProposal, Response
 from qalign_study.exact.enumerable import EnumerableLM
@@ -43,7 +43,7 @@ ONE_LETTER = Block(frozenset(range(len(LETTERS))))
 
 @dataclass(frozen=True, slots=True)
 class _TailForgotten:
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         made = await ONE_LETTER.propose(choices, y)
         return made if isinstance(made, NoProposal) else replace(made, log_correction=())
 

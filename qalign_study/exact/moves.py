@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from qalign_core.chain.moves.move import Made, Move, Proposal
+from qalign_core.chain.moves.move import Move, MoveResult, Proposal
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array, NoProposal, Response
 from qalign_core.validation import short_repr
@@ -27,7 +27,7 @@ Path = tuple[tuple[int, tuple[Any, ...]], ...]
 """Choices in order: the number of each option, and the question that it answered."""
 
 
-class Replayed:
+class ReplayedChoices:
     """Choices that follow a path; where it ends, the first option of each is taken.
 
     Attributes:
@@ -116,15 +116,15 @@ class DeadEnd(BaseException):  # a move may catch every Exception
 
 
 def walk(
-    follow: Callable[[Path], Replayed], move: Move, y: Response
-) -> Iterator[tuple[Replayed, Made | None]]:
+    follow: Callable[[Path], ReplayedChoices], move: Move, y: Response
+) -> Iterator[tuple[ReplayedChoices, MoveResult | None]]:
     """Every sequence of a move's choices from a state, and what each makes; None at a dead end.
 
     Raises:
         InvalidSetting: there are more than `MOST`, or the move does not repeat itself.
     """
 
-    def replay(path: Path) -> tuple[Replayed, Made | None]:
+    def replay(path: Path) -> tuple[ReplayedChoices, MoveResult | None]:
         choices = follow(path)
         try:
             return choices, finish(move.propose(choices, y))
@@ -146,14 +146,14 @@ def walk(
     raise InvalidSetting(f"the move has more than {MOST:,} outcomes; draw fewer texts per step")
 
 
-def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float, Made]]:
+def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float, MoveResult]]:
     """Everything that a move can make of a state, each with its probability.
 
     Raises:
         InvalidSetting: the probabilities do not sum to 1, or `walk` refuses.
     """
     completions, total = _completions(lm), 0.0
-    for choices, made in walk(lambda path: Replayed(lm, completions, path), move, y):
+    for choices, made in walk(lambda path: ReplayedChoices(lm, completions, path), move, y):
         total += choices.p
         if choices.p and made is not None:
             yield choices.p, made
@@ -164,17 +164,17 @@ def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float,
         )
 
 
-def finish(made: Coroutine[Any, Any, Made]) -> Made:
+def finish(made: Coroutine[Any, Any, MoveResult]) -> MoveResult:
     """Run a coroutine that waits for nothing."""
     try:
         made.send(None)
     except StopIteration as end:
-        found: Made = end.value
+        found: MoveResult = end.value
         return found
     raise InvalidSetting("the move waits for something other than its choices")
 
 
-def _facts(made: Made | None) -> tuple[Any, ...]:
+def _facts(made: MoveResult | None) -> tuple[Any, ...]:
     """What two calls with the same choices must have in common."""
     if isinstance(made, Proposal):
         return made.response.tokens, made.kept, made.kept_again, _total(made)

@@ -26,7 +26,7 @@ from qalign_study.exact.enumerable import EnumerableLM, Tokens
 from qalign_study.exact.moves import (
     DeadEnd,
     Path,
-    Replayed,
+    ReplayedChoices,
     check_proposal,
     finish,
     walk,
@@ -131,7 +131,7 @@ class LongTexts(EnumerableLM):
             yield self.response(tokens)
 
 
-class Towards(Replayed):
+class Towards(ReplayedChoices):
     """Choices that follow a path, but draw only what leads to one text, the goal."""
 
     def __init__(self, lm: LongTexts, goal: Response, known: _Known, path: Path) -> None:

@@ -8,7 +8,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
 from qalign_core.move_spec import SUFFIX
-from qalign_core.record.trace import told
+from qalign_core.record.trace import to_dict
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
 from qalign_core.validation import from_json
@@ -47,9 +47,9 @@ def files(rm: str) -> dict[str, Path]:
     return {"engine/net.wasm": WEB / "engine" / "net.wasm", **models}
 
 
-def header_given(header: TraceHeader) -> str:
+def engine_header(header: TraceHeader) -> str:
     """A run, and the facts of its models, as the engine takes them: JSON."""
-    return json.dumps({k: value for k, value in told(header).items() if k not in _ITS_OWN})
+    return json.dumps({k: value for k, value in to_dict(header).items() if k not in _ITS_OWN})
 
 
 POLICY = "script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:"
@@ -58,7 +58,7 @@ _SETS = ("in_distribution", "shifted", "inventory")
 _PROBLEMS = 12  # of each set
 
 
-def carried(header: TraceHeader) -> str:
+def embedded_data(header: TraceHeader) -> str:
     """What a page that draws carries, as elements: the engine, its models and some problems.
 
     Raises:
@@ -72,7 +72,7 @@ def carried(header: TraceHeader) -> str:
         name: base64.b64encode(path.read_bytes()).decode()
         for name, path in files(header.rm).items()
     }
-    data = {"run": header_given(header), "problems": json.dumps(_problems()),
+    data = {"run": engine_header(header), "problems": json.dumps(_problems()),
             "files": json.dumps(encoded)}  # fmt: skip
     data = {name: text.replace("<", "\\u003c") for name, text in data.items()}  # ends no element
     elements = [

@@ -3,7 +3,7 @@
 import shlex
 
 from qalign_core.registry import entries
-from qalign_core.run import OF_COMMAND, USUAL, Run, Sampling
+from qalign_core.run import COMMAND_DEFAULTS, DEFAULT_SAMPLING, Run, Sampling
 from qalign_core.types import SetHeader
 
 
@@ -13,7 +13,7 @@ def command_of(run: Run) -> str:
     Options at the command's own defaults are left out; without an entry of the registry, which has
     defaults of its own, a language model is sampled as `Sampling` says.
     """
-    return _joined(*_said(run))
+    return _join_options(*_options_of(run))
 
 
 def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
@@ -22,33 +22,33 @@ def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
     It draws what the evaluation drew for the problem at that place, without the samples.
     """
     run = header.run.with_changes(steps=steps, seed=header.seed + place, pool=0, matched="none")
-    command, said = _said(run)
+    command, options = _options_of(run)
     for name in ("prompt", "reference", "extractor"):  # the problem's
-        said.pop(name, None)
-    return _joined(command, {"task": header.task, "problem": str(place), **said})
+        options.pop(name, None)
+    return _join_options(command, {"task": header.task, "problem": str(place), **options})
 
 
-def _said(run: Run) -> tuple[str, dict[str, str]]:
+def _options_of(run: Run) -> tuple[str, dict[str, str]]:
     """The command, and the options that are not what it would do without them."""
     entry = entries().get(("lm", run.lm))
-    usual = (entry.sampling if entry is not None else None) or USUAL
-    said = run.changes()
+    usual = (entry.sampling if entry is not None else None) or DEFAULT_SAMPLING
+    options = run.changes()
     for name in Sampling.__slots__:
-        said.pop(name, None)
+        options.pop(name, None)
         if getattr(run, name) != getattr(usual, name):
-            said[name] = str(getattr(run, name))
-    command = "compare" if said.pop("matched", "") == "pool" else "run"
+            options[name] = str(getattr(run, name))
+    command = "compare" if options.pop("matched", "") == "pool" else "run"
     if command == "run":
-        said.pop("burn_in", None)  # it changes what is shown, not what is drawn
-    said.pop("pool", None)
-    if run.pool != OF_COMMAND[command]["pool"]:
-        said["pool"] = str(run.pool)
-    return command, said
+        options.pop("burn_in", None)  # it changes what is shown, not what is drawn
+    options.pop("pool", None)
+    if run.pool != COMMAND_DEFAULTS[command]["pool"]:
+        options["pool"] = str(run.pool)
+    return command, options
 
 
-def _joined(command: str, said: dict[str, str]) -> str:
+def _join_options(command: str, options: dict[str, str]) -> str:
     words = ["qalign", command]
-    for name, value in said.items():
+    for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         words += [f"{option}={value}"] if value.startswith("-") else [option, value]
     return shlex.join(words)

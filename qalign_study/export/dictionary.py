@@ -27,7 +27,7 @@ class Idea:
     Attributes:
         part: the part of the glossary in which it stands.
         word: what it is called on every page.
-        says: what it is, in one plain sentence.
+        sentence: what it is, in one plain sentence.
         formula: the same in one line of signs.
         lab: the section of the Lab that shows it, if one does.
         symbol: its sign in formulas, if it has one.
@@ -35,12 +35,12 @@ class Idea:
         marker, line: plotly's names for how it is drawn, if it is.
         width: of its line, in pixels.
         open: of a deciding rule: the idea that takes its place where a text is chosen.
-        open_says: what it is there, if it keeps its name.
+        open_sentence: what it is there, if it keeps its name.
     """
 
     part: str
     word: str
-    says: str
+    sentence: str
     formula: str
     lab: str = ""
     symbol: str = ""
@@ -49,7 +49,7 @@ class Idea:
     line: str = ""
     width: float = 2.5
     open: str = ""
-    open_says: str = ""
+    open_sentence: str = ""
 
     @property
     def link(self) -> str:
@@ -124,7 +124,7 @@ def _rgb(colour: str) -> str:
 def script() -> str:
     """A script that hands the dictionary and the models' names over to the pages' modules."""
     data = {id_: {**asdict(idea), "link": idea.link} for id_, idea in ideas().items()}
-    return _handed("QAlignDictionary", data) + names()
+    return _global_script("QAlignDictionary", data) + names()
 
 
 def names() -> str:
@@ -133,9 +133,9 @@ def names() -> str:
     for (kind, id_), entry in entries().items():
         found[kind][id_] = entry.title
     words = {id_: idea.word for id_, idea in ideas().items()}
-    return _handed("QAlignModels", found) + _handed("QAlignWords", words)
+    return _global_script("QAlignModels", found) + _global_script("QAlignWords", words)
 
 
-def _handed(name: str, data: object) -> str:
+def _global_script(name: str, data: object) -> str:
     told = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f"globalThis.{name} = {told};\n"

@@ -12,7 +12,7 @@ from qalign_core.messages import question_of
 from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
 from qalign_core.types import Trace, TraceHeader
 from qalign_study.export import dictionary
-from qalign_study.export.browser import POLICY, carried
+from qalign_study.export.browser import POLICY, embedded_data
 from qalign_study.export.command import command_of
 from qalign_study.export.scripts import WEB, bundle, sheets
 
@@ -72,14 +72,14 @@ def head(title: str, style: str, policy: str) -> str:
 
 
 def page_around(
-    header: TraceHeader, *, title: str = "", says: str = "", live: bool = False
+    header: TraceHeader, *, title: str = "", caption: str = "", live: bool = False
 ) -> tuple[str, str]:
     """What stands before and behind the lines of a trace (`as_data`) in a page that plays it.
 
     Args:
         header: of the trace.
         title: of the page; by default the prompt is the window's, and the page has none.
-        says: what there is to see, in a sentence or two.
+        caption: what there is to see, in a sentence or two.
         live: whether the page draws new runs too; it then carries the engine and the models.
 
     Raises:
@@ -92,10 +92,10 @@ def page_around(
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     window = html.escape(title or question_of(header.prompt)[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
-    sentence = f"<p>{html.escape(says)}</p>" * bool(says)
+    sentence = f"<p>{html.escape(caption)}</p>" * bool(caption)
     settings = '<div id="live"></div>' * live
     again = f"<code>{html.escape(command_of(header.run))}</code>"
-    data = carried(header) if live else ""
+    data = embedded_data(header) if live else ""
     starts = FOLLOW + _SCRIPT + _DRAWS * live
     before = (
         f"{head(window, style, policy)}<body><figure><header>{heading}{sentence}</header>"
@@ -112,19 +112,19 @@ def as_data(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def page(text: str, *, title: str = "", says: str = "", live: bool = False) -> str:
+def page(text: str, *, title: str = "", caption: str = "", live: bool = False) -> str:
     """The page that plays a trace.
 
     Args:
         text: the trace, JSON lines.
-        title, says, live: as for `page_around`.
+        title, caption, live: as for `page_around`.
 
     Raises:
         InvalidTrace: it is none.
         InvalidSetting: as for `page_around`.
     """
     header = parse_trace(text).header
-    before, behind = page_around(header, title=title, says=says, live=live)
+    before, behind = page_around(header, title=title, caption=caption, live=live)
     return before + as_data(whole_lines(text)) + behind
 
 

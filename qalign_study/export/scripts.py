@@ -33,7 +33,7 @@ COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILIN
 INDENT = re.compile(r"^\s+", re.MULTILINE)
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
-SAID = re.compile(r"/\*.*?\*/\s*|^\s+", re.MULTILINE | re.DOTALL)
+SHEET_COMMENT = re.compile(r"/\*.*?\*/\s*|^\s+", re.MULTILINE | re.DOTALL)
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
@@ -60,7 +60,7 @@ def bundle(*entries: Path) -> str:
 def sheets(*parts: Path) -> str:
     """The style sheets of these parts in one, without what only their readers need."""
     texts = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
-    return SAID.sub("", "".join(texts))
+    return SHEET_COMMENT.sub("", "".join(texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def cross_validated(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -
     ids = [[record.id for record in run.records] for run in runs]
     several = [points for points, its in zip(several, ids, strict=True) if its == ids[0]]
     parts = np.array([*map(part_of, ids[0])])
-    asked = runs[0].header.rewarded and runs[0].has_pool
+    asked = runs[0].header.has_reward and runs[0].has_pool
     if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
         return []
     betas = [runs[0].header.beta * factor for factor in FACTORS]

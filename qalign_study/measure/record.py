@@ -108,7 +108,7 @@ class Draws:
     def rules(self) -> tuple[Rule, ...]:
         """The rules that there are draws for; without a reward there is no best of n."""
         drawn = {"chain": self.header.chains, "pool": self.header.pool}
-        rewarded = self.header.rewarded
+        rewarded = self.header.has_reward
         asked = (rule for rule in RULES.values() if rewarded or not rule.needs_reward)
         return tuple(rule for rule in asked if drawn[rule.draws])
 

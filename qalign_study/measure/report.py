@@ -24,7 +24,7 @@ from qalign_study.measure.intervals import Difference
 from qalign_study.measure.results import Results
 from qalign_study.sets.folder import digest_of, trace_path
 from qalign_study.sets.problem_sets import Problem, load_problems
-from qalign_study.sets.seeded import N_PROBLEMS, drawn_rows
+from qalign_study.sets.seeded import N_PROBLEMS, generate_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +135,7 @@ class Evaluated(Compared):
 
 @cache
 def _embedded(task: str, n: int, digest: str) -> tuple[Problem, ...]:
-    if task not in N_PROBLEMS and drawn_rows(task) is None:
+    if task not in N_PROBLEMS and generate_rows(task) is None:
         return ()
     problems = tuple(load_problems(task)[:n])
     return problems if digest_of(problems) == digest else ()

@@ -518,7 +518,7 @@ async def tune_sharpness(
                              steps=steps, burn_in=steps // 4,
                              extractor=problems[0].extractor)  # fmt: skip
         tuned = None
-        if header.rewarded:
+        if header.has_reward:
             try:
                 tuned = await tune_beta(lm, rm, prompts, acceptance=acceptance, start=first,
                                         move=move, steps=steps, rounds=rounds,

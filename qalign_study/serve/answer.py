@@ -12,12 +12,12 @@ from qalign_core.record.trace import TraceReader, end_line
 from qalign_core.run import Run
 from qalign_core.types import Cost, ScoredResponse, TraceHeader
 from qalign_study.measure.diagnostics import agreement, ess
-from qalign_study.serve.request_schema import Asked
-from qalign_study.sheet.words import mixed
+from qalign_study.serve.request_schema import ChatRequest
+from qalign_study.sheet.words import describe_mixing
 
 Draw = Callable[[Run], AsyncIterator[str]]
 """What draws a run: lines of its trace as they come, or nothing new."""
-TOLD = 64
+MAX_PROGRESS_LINES = 64
 """Lines of progress in an answer, at most."""
 
 
@@ -29,11 +29,11 @@ class Choice:
         name: of its trace.
     """
 
-    def __init__(self, asked: Asked, number: int, id: str) -> None:
+    def __init__(self, request: ChatRequest, number: int, id: str) -> None:
         self.number, self.name = number, f"{id}-{number}" if number else id
         self._lines: list[str] = []
-        self._asked, self._of_pool = asked, asked.rule.draws == "pool"
-        self._run = asked.run.with_changes(seed=asked.run.seed + number)
+        self._request, self._of_pool = request, request.rule.draws == "pool"
+        self._run = request.run.with_changes(seed=request.run.seed + number)
         self._reader = TraceReader()
         self._extract = get_extractor(self._run.extractor) if self._run.extractor else None
 
@@ -53,7 +53,7 @@ class Choice:
                     self._reader.feed(line)
                 if begun:
                     yield self, ""
-                if (now := self.done * TOLD // self.total) > told:
+                if (now := self.done * MAX_PROGRESS_LINES // self.total) > told:
                     told = now
                     yield self, self._progress()
 
@@ -86,13 +86,13 @@ class Choice:
 
     def _progress(self) -> str:
         place = f"{'sample' if self._of_pool else 'step'} {self.done} of {self.total}"
-        if self._extract is not None and self._asked.rule.pick == "vote":
-            shares = self._asked.rule.decide(self.draws, self._extract, self._run.target).shares
+        if self._extract is not None and self._request.rule.pick == "vote":
+            shares = self._request.rule.decide(self.draws, self._extract, self._run.target).shares
             if shares:
                 return f"{place}, {shares[0][1]:.0%} of votes for {shares[0][0]}"
         return f"{place}, highest reward {max(draw.reward for draw in self.draws):.3g}"
 
-    async def decided(self) -> dict[str, Any]:
+    async def decide(self) -> dict[str, Any]:
         """The finished choice: its text, why it ends there, and what it rests on.
 
         A median text takes the place of the vote where no draw has an answer.
@@ -100,7 +100,7 @@ class Choice:
         Raises:
             QAlignError: a reward is not finite.
         """
-        rule, target, draws = self._asked.rule, self._run.target, self.draws
+        rule, target, draws = self._request.rule, self._run.target, self.draws
         decision = await asyncio.to_thread(rule.decide, draws, self._extract, target)
         chosen = decision.chosen
         if chosen is None:
@@ -109,9 +109,9 @@ class Choice:
         text = chosen.response.text
         left_out = (
             f"{self._run.lm} reads the last message only; "
-            f"earlier messages left out: {self._asked.unread}"
+            f"earlier messages left out: {self._request.unread}"
         )
-        cut = min([text.find(stop) for stop in self._asked.stop if stop in text], default=None)
+        cut = min([text.find(stop) for stop in self._request.stop if stop in text], default=None)
         ended = cut is not None or chosen.response.finished
         return {
             "content": text[:cut],
@@ -124,20 +124,24 @@ class Choice:
                 **self._trust(decision.weights),
                 "seed": self._run.seed,
                 "trace": f"/v1/traces/{self.name}",
-                **({"left_out": left_out} if self._asked.unread else {}),
+                **({"left_out": left_out} if self._request.unread else {}),
             },
         }
 
     def _trust(self, weights: tuple[float, ...]) -> dict[str, float | str | None]:
         """R-hat of the rewards, in words too, and effective samples; None where undefined."""
         if self._of_pool:
-            weighted = self._asked.rule.weights is not None
+            weighted = self._request.rule.weights is not None
             n = methods.effective_sample_size(weights) if weighted else float(len(weights))
             return {"rhat": None, "effective_samples": n}
         chains = self._reader.trace().chains.values()
         rewards = [[s.state.reward for s in steps[self._run.burn_in :]] for steps in chains]
-        found = agreement(rewards)
-        return {"rhat": found.finite, "mixing": mixed(found), "effective_samples": ess(rewards)}
+        mixing = agreement(rewards)
+        return {
+            "rhat": mixing.finite,
+            "mixing": describe_mixing(mixing),
+            "effective_samples": ess(rewards),
+        }
 
     @property
     def cost(self) -> Cost:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qalign_core.validation import short_repr
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 
 OPEN = 1000
 """Requests of one address that are open at once; a class of 100 behind one address has 600."""
@@ -99,12 +99,12 @@ class Guard:
 
     Args:
         app: what is behind it.
-        ours: hosts and origins.
+        origins: hosts and origins.
     """
 
-    def __init__(self, app: ASGIApp, ours: OriginPolicy | None = None) -> None:
+    def __init__(self, app: ASGIApp, origins: OriginPolicy | None = None) -> None:
         self._app = app
-        self._ours = ours or OriginPolicy.from_environment(os.environ)
+        self._origins = origins or OriginPolicy.from_environment(os.environ)
         self._bodies = Bodies()
         self._open: Counter[str] = Counter()
 
@@ -120,12 +120,12 @@ class Guard:
         scope = {**scope, "path": re.sub("/{2,}", "/", scope["path"])}
         headers, origin = Headers(scope=scope), ""
         try:
-            origin = self._ours.check(scope, headers)
+            origin = self._origins.check(scope, headers)
             signed = self._signed(send, origin)
             if scope["method"] == "OPTIONS":
                 await _preflight(headers)(scope, receive, signed)
                 return
-            scope["headers"] = self._ours.headers_for_app(scope)
+            scope["headers"] = self._origins.headers_for_app(scope)
             if (size := len(scope["path"].encode())) > MAX_PATH:
                 raise HTTPRefusal(
                     414, f"the address has {size:,} bytes; at most {MAX_PATH} are allowed"
@@ -138,7 +138,7 @@ class Guard:
                 else:
                     await self._post(scope, receive, signed, headers)
         except HTTPRefusal as error:
-            answer, signed = answer_refused(Request(scope), error), self._signed(send, origin)
+            answer, signed = respond_refused(Request(scope), error), self._signed(send, origin)
             await answer(scope, receive, signed)
         except Exception:  # a defect: it has been answered so
             log.exception("a request failed")
@@ -150,12 +150,12 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
-                if origin.lower() in self._ours.origins:
+                if origin.lower() in self._origins.origins:
                     headers["Access-Control-Allow-Origin"] = origin
                     headers.add_vary_header("Origin")
                 if headers.get("content-type", "").startswith("text/html"):
                     policy = headers.get("content-security-policy", POLICY)
-                    frames = f"frame-ancestors {self._ours.frames}"
+                    frames = f"frame-ancestors {self._origins.frames}"
                     headers["Content-Security-Policy"] = f"{policy}; {frames}"
             await send(message)
 
@@ -171,7 +171,7 @@ class Guard:
             HTTPRefusal: it has too many.
         """
         address = (scope.get("client") or [""])[0]
-        if self._ours.is_space or is_local(address) or not self._counts(scope):
+        if self._origins.is_space or is_local(address) or not self._counts(scope):
             yield
             return
         if self._open[address] >= OPEN:
@@ -200,10 +200,10 @@ class Guard:
         body = await self._bodies.receive(receive, scope["path"])
         if scope["method"] == "POST":
             check_kind(headers)
-        await self._app(scope, received(body, receive), send)
+        await self._app(scope, replay_body(body, receive), send)
 
 
-def received(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """What gives a body that has arrived, and then what comes behind it."""
     sent: list[bytes] = [body]
 

@@ -49,8 +49,8 @@ class OriginPolicy:
         Raises:
             QAlignError: one of the first two holds something else than hosts or origins.
         """
-        space = _listed(environment, "SPACE_HOST")
-        hosts, origins = (_listed(environment, name) for name in ("QALIGN_HOSTS", "QALIGN_ORIGINS"))
+        space = _split(environment, "SPACE_HOST")
+        hosts, origins = (_split(environment, name) for name in ("QALIGN_HOSTS", "QALIGN_ORIGINS"))
         for name, texts, form, what, such_as in (
             ("QALIGN_HOSTS", hosts, _HOST, "host names", "qalign.example.org"),
             ("QALIGN_ORIGINS", origins, _ORIGIN, "origins", "https://chat.example.org"),
@@ -70,7 +70,7 @@ class OriginPolicy:
         """
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
-        if not self._is_ours(host, scope):
+        if not self._is_own(host, scope):
             raise HTTPRefusal(
                 421,
                 f"this server is not {short_repr(host)}; open it by its own address, or "
@@ -79,8 +79,8 @@ class OriginPolicy:
             )
         origin = headers.get("origin", "")
         scheme, _, of_page = origin.lower().partition("://")
-        is_ours = scheme in ("http", "https") and of_page in {host, *self.named}
-        if origin and origin.lower() not in self.origins and not is_ours:
+        is_own = scheme in ("http", "https") and of_page in {host, *self.named}
+        if origin and origin.lower() not in self.origins and not is_own:
             raise HTTPRefusal(
                 403,
                 f"a page of {short_repr(origin)} may not use this server; the operator can "
@@ -98,8 +98,8 @@ class OriginPolicy:
         """
         dropped = {b"origin", b"x-gradio-server"}
         forwarded = Headers(scope=scope).getlist("x-forwarded-host")
-        is_ours = len(forwarded) == 1 and self._is_ours(forwarded[0].lower(), scope)
-        if not (is_ours and self._is_proxied(scope)):
+        is_own = len(forwarded) == 1 and self._is_own(forwarded[0].lower(), scope)
+        if not (is_own and self._is_proxied(scope)):
             dropped.add(b"x-forwarded-host")
         return [each for each in scope["headers"] if each[0] not in dropped]
 
@@ -111,7 +111,7 @@ class OriginPolicy:
         address, port = scope.get("client") or ("", 0)
         return self.is_space or port == 0 or address in LOCAL
 
-    def _is_ours(self, host: str, scope: Scope) -> bool:
+    def _is_own(self, host: str, scope: Scope) -> bool:
         name = _host_of(host)
         if not name:
             return False
@@ -127,7 +127,7 @@ class OriginPolicy:
         return " ".join(["'self'", *sorted(self.origins)])
 
 
-def _listed(environment: Mapping[str, str], name: str) -> list[str]:
+def _split(environment: Mapping[str, str], name: str) -> list[str]:
     texts = (text.strip().lower() for text in environment.get(name, "").split(","))
     return [text for text in texts if text]
 

@@ -30,7 +30,7 @@ class HTTPRefusal(Exception):
         return {"error": told}
 
 
-def answer_refused(request: Request, error: Exception) -> Response:
+def respond_refused(request: Request, error: Exception) -> Response:
     """A refusal as JSON, with its status; below /v1 in the form of OpenAI's API."""
     assert isinstance(error, HTTPRefusal)
     close = {"Connection": "close"} if error.status in _UNHEARD else {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import QAlignError
-from qalign_core.messages import messages_of, written
+from qalign_core.messages import format_prompt, messages_of
 from qalign_core.registry import entries
 from qalign_core.run import Limits, Run
 from qalign_core.validation import is_text, is_whole, short_repr
@@ -60,7 +60,7 @@ _READ = frozenset(("model", "messages", "n", "stop", "stream", "stream_options",
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatRequest:
     """A request.
 
     Attributes:
@@ -84,7 +84,9 @@ class Asked:
     unread: int
 
 
-def asked(body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: Limits) -> Asked:
+def parse_request(
+    body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: Limits
+) -> ChatRequest:
     """Read a request: anybody's word.
 
     Args:
@@ -101,17 +103,17 @@ def asked(body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: 
     given = {name: value for name, value in body.items() if value is not None}
     for name in given:
         _check_known(name, given[name])
-    model, rule, lm = named(given.get("model"), lms)
+    model, rule, lm = find_model(given.get("model"), lms)
     n = _one(given, "n", 1, lambda n: is_whole(n, 1, MOST_CHOICES), f"1 to {MOST_CHOICES}")
     stream = _one(given, "stream", False, lambda v: isinstance(v, bool), "true or false")
     run = _run(given, lm, rule, defaults, limits)
     if run.seed + n > SEEDS:
         raise _bad("seed", f"seed + n must be at most {SEEDS}, since choice k has the seed + k")
     unread = len(given["messages"]) - len(messages_of(run.prompt))
-    return Asked(model, rule, run, n, _stops(given), stream, _usage(given, stream), unread)
+    return ChatRequest(model, rule, run, n, _stops(given), stream, _usage(given, stream), unread)
 
 
-def named(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
+def find_model(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
     """A model's name, its deciding rule and its language model.
 
     Raises:
@@ -164,7 +166,7 @@ def _run(
         raise _bad("messages", "the messages are missing; send a list", "missing_parameter")
     seed = {"seed": secrets.randbelow(SEEDS - MOST_CHOICES)}
     read: dict[str, Any] = {**seed, **defaults, "lm": lm}
-    fields = [("messages", "prompt", _read_by(lm, written_of(given["messages"])))]
+    fields = [("messages", "prompt", _read_by(lm, parse_messages(given["messages"])))]
     fields += [(name, setting, given[name]) for name, setting in _FIELDS.items() if name in given]
     fields += [(f"{OWN}.{name}", name, own[name]) for name in _SETTINGS if name in own]
     for field, setting, value in fields:
@@ -173,7 +175,7 @@ def _run(
         except QAlignError as error:
             raise _bad(field, str(error).replace(setting, field, 1)) from error
         read[setting] = value
-    if rule.needs_reward and not run.rewarded:
+    if rule.needs_reward and not run.has_reward:
         raise _bad("model", "this method needs a reward, and rm is none; choose another model")
     if rule.draws == "chain":
         return run.with_changes(pool=0)
@@ -182,7 +184,7 @@ def _run(
     return run.with_changes(steps=0, chains=1, burn_in=0)
 
 
-def written_of(messages: object) -> str:
+def parse_messages(messages: object) -> str:
     """Messages of the API as a prompt: what an answer had beside its text is left out.
 
     Raises:
@@ -200,7 +202,7 @@ def written_of(messages: object) -> str:
         role = "system" if each.get("role") == "developer" else each.get("role")
         found.append({"role": role, "content": _content(number, each.get("content"))})
     try:
-        return written(found)
+        return format_prompt(found)
     except QAlignError as error:
         raise _bad("messages", str(error)) from error
 
@@ -209,7 +211,7 @@ def _read_by(lm: str, prompt: str) -> str:
     """A prompt as a language model reads it: some read only the last message of a conversation."""
     entry = entries().get(("lm", lm))
     last_only = entry is not None and (entry.options or {}).get("one_message")
-    return written(messages_of(prompt)[-1:]) if last_only else prompt
+    return format_prompt(messages_of(prompt)[-1:]) if last_only else prompt
 
 
 def _content(number: int, content: Any) -> Any:

@@ -33,8 +33,8 @@ from qalign_study.export.player import page
 from qalign_study.serve.answer import Choice, Draw
 from qalign_study.serve.guard import Guard
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
-from qalign_study.serve.request_schema import METHODS, Asked, asked, named
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
+from qalign_study.serve.request_schema import METHODS, ChatRequest, find_model, parse_request
 
 MOST_TRACES = 256
 MOST_BYTES = 64 * 2**20
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Served:
+class ChatAPI:
     """What a server answers with.
 
     Attributes:
@@ -69,20 +69,20 @@ class Served:
         """The addresses, each of them below /v1."""
         every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
         return [
-            Route("/v1/models", self._keyed(self._list)),
-            Route("/v1/models/{name:path}", self._keyed(self._show)),
-            Route("/v1/chat/completions", self._keyed(self._complete), methods=["POST"]),
+            Route("/v1/models", self._require_key(self._list)),
+            Route("/v1/models/{name:path}", self._require_key(self._show)),
+            Route("/v1/chat/completions", self._require_key(self._complete), methods=["POST"]),
             Route("/v1/traces/{name}", self._trace),
-            Route("/v1/{path:path}", self._keyed(_unknown), methods=every),
+            Route("/v1/{path:path}", self._require_key(_unknown), methods=every),
         ]
 
-    def app(self, ours: OriginPolicy) -> Starlette:
+    def app(self, origins: OriginPolicy) -> Starlette:
         """A server of these addresses alone, guarded."""
-        guard = Middleware(Guard, ours=ours)
-        handlers = {HTTPRefusal: answer_refused}
+        guard = Middleware(Guard, origins=origins)
+        handlers = {HTTPRefusal: respond_refused}
         return Starlette(routes=self.routes(), middleware=[guard], exception_handlers=handlers)
 
-    def _keyed(
+    def _require_key(
         self, endpoint: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         """An endpoint that needs the key, if there is one, and whose defects have a sentence."""
@@ -99,7 +99,7 @@ class Served:
             except (HTTPRefusal, *_KEPT):
                 raise
             except BaseException as error:
-                raise _refused(error) from error
+                raise _to_refusal(error) from error
 
         return called
 
@@ -112,7 +112,7 @@ class Served:
         return JSONResponse({"object": "list", "data": [*map(self._model, self.names)]})
 
     async def _show(self, request: Request) -> Response:
-        return JSONResponse(self._model(named(request.path_params["name"], self.lms)[0]))
+        return JSONResponse(self._model(find_model(request.path_params["name"], self.lms)[0]))
 
     def _model(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._since, "owned_by": "qalign"}
@@ -137,28 +137,30 @@ class Served:
             body = from_json(await request.body())
         except ValueError as error:
             raise HTTPRefusal(400, f"the request is not JSON ({error}); send an object") from error
-        wanted = asked(body, self.lms, self.defaults, self.limits)
-        if self._open + wanted.n > self.limits.runs:
+        chat_request = parse_request(body, self.lms, self.defaults, self.limits)
+        if self._open + chat_request.n > self.limits.runs:
             raise Busy(f"{self._open} answers are being drawn; please try again in a minute")
-        answer = _Answer(wanted, [])
-        drawn = self._drawn(wanted, answer)
-        if wanted.stream:
-            await _unless_left(request, anext(drawn))  # what cannot be drawn is refused here
-            events = _events(answer, drawn)
+        answer = _Answer(chat_request, [])
+        answers = self._draw_choices(chat_request, answer)
+        if chat_request.stream:
+            await _stop_if_left(request, anext(answers))  # what cannot be drawn is refused here
+            events = _stream_answer(answer, answers)
             return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
-        return JSONResponse(await _unless_left(request, _whole(answer, drawn)))
+        return JSONResponse(await _stop_if_left(request, _collect_answer(answer, answers)))
 
-    async def _drawn(self, wanted: Asked, answer: "_Answer") -> AsyncIterator[tuple[Choice, str]]:
+    async def _draw_choices(
+        self, chat_request: ChatRequest, answer: "_Answer"
+    ) -> AsyncIterator[tuple[Choice, str]]:
         """Draw all choices side by side; what was drawn is kept, however it ends."""
-        answer.choices = [Choice(wanted, k, answer.id) for k in range(wanted.n)]
-        self._open += wanted.n
+        answer.choices = [Choice(chat_request, k, answer.id) for k in range(chat_request.n)]
+        self._open += chat_request.n
         streams = merge(*(choice.follow(self.draw) for choice in answer.choices))
         try:
             async with aclosing(streams) as told:  # type: ignore[type-var]
                 async for item in told:
                     yield item
         finally:
-            self._open -= wanted.n
+            self._open -= chat_request.n
             self._keep(answer.choices)
 
 
@@ -166,7 +168,7 @@ class Served:
 class _Answer:
     """What all parts of an answer have in common."""
 
-    asked: Asked
+    chat: ChatRequest
     choices: list[Choice]
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
     created: int = field(default_factory=lambda: int(time.time()))
@@ -181,7 +183,7 @@ class _Answer:
             "id": self.id,
             "object": f"chat.completion{kind}",
             "created": self.created,
-            "model": self.asked.model,
+            "model": self.chat.model,
             "system_fingerprint": self.header.lm_revision,
             "choices": choices,
             **more,
@@ -199,12 +201,14 @@ class _Answer:
         }
 
 
-async def _whole(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> dict[str, Any]:
+async def _collect_answer(
+    answer: _Answer, choices_drawn: AsyncIterator[tuple[Choice, str]]
+) -> dict[str, Any]:
     """The answer at once."""
-    async with aclosing(drawn) as told:  # type: ignore[type-var]
+    async with aclosing(choices_drawn) as told:  # type: ignore[type-var]
         async for _ in told:
             pass
-    decided = await gather(*(choice.decided() for choice in answer.choices))
+    decided = await gather(*(choice.decide() for choice in answer.choices))
     choices = [
         {
             "index": k,
@@ -218,7 +222,9 @@ async def _whole(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> d
     return answer.part("", choices, usage=answer.usage(sum(each["length"] for each in decided)))
 
 
-async def _events(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> AsyncIterator[str]:
+async def _stream_answer(
+    answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]
+) -> AsyncIterator[str]:
     """The answer in events: progress as reasoning, then each choice's text, then how it ended."""
 
     def event(number: int, delta: dict[str, str], ended: str | None = None, **more: Any) -> str:
@@ -234,17 +240,17 @@ async def _events(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> 
                     yield event(choice.number, {"reasoning_content": f"{progress}\n"})
         shown = 0
         for choice in answer.choices:
-            decided = await choice.decided()
+            decided = await choice.decide()
             shown += decided["length"]
             yield event(choice.number, {"content": decided["content"]})
             yield event(choice.number, {}, decided["finish_reason"], qalign=decided["qalign"])
-        if answer.asked.usage:
+        if answer.chat.usage:
             yield _event(answer.part(".chunk", [], usage=answer.usage(shown)))
         yield "data: [DONE]\n\n"
     except (GeneratorExit, *_KEPT):
         raise
     except BaseException as error:
-        yield _event(_refused(error).error)
+        yield _event(_to_refusal(error).error)
 
 
 def _event(data: dict[str, Any]) -> str:
@@ -255,7 +261,7 @@ _KEPT = (asyncio.CancelledError, KeyboardInterrupt)
 """What keeps its meaning; whatever else ends an answer, its client hears of it."""
 
 
-def _refused(error: BaseException) -> HTTPRefusal:
+def _to_refusal(error: BaseException) -> HTTPRefusal:
     """An error as the API has it; a defect is logged, and its sentence says no more."""
     if not isinstance(error, QAlignError):
         log.exception("an answer failed", exc_info=error)
@@ -276,7 +282,7 @@ _STATUS: dict[type[QAlignError], int] = {
 """The status of an error of a run; the first kind that fits. All others are the server's."""
 
 
-async def _unless_left(request: Request, work: Awaitable[T]) -> T:
+async def _stop_if_left(request: Request, work: Awaitable[T]) -> T:
     """What `work` returns; a client that leaves before cancels it.
 
     Raises:

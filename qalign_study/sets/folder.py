@@ -17,7 +17,7 @@ from qalign_core.chain.merging import gather
 from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.runner import header_fields, header_of, record
+from qalign_core.record.runner import header_fields, make_header, record
 from qalign_core.record.trace import (
     check_same_run,
     content_of,
@@ -25,7 +25,7 @@ from qalign_core.record.trace import (
     open_trace,
     read_header,
     read_trace,
-    told,
+    to_dict,
     write_whole,
 )
 from qalign_core.run import Run, check_count
@@ -95,7 +95,7 @@ async def run_set(
     if not problems:
         raise InvalidTask("there are no problems; give a set with at least one problem")
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
-    headers = [header_of(lm, rm, each) for each in runs]
+    headers = [make_header(lm, rm, each) for each in runs]
     folder = Path(folder)
     of_each = {"prompt": "", "reference": None, "extractor": problems[0].extractor}
     header = SetHeader(
@@ -109,7 +109,7 @@ async def run_set(
     _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
     taken: set[int] = set()  # by another process, when last looked at
-    told = progress or (lambda n_new, n_done, n_elsewhere: None)
+    to_dict = progress or (lambda n_new, n_done, n_elsewhere: None)
 
     async def work(places: Iterator[int]) -> None:
         for place in places:
@@ -118,19 +118,19 @@ async def run_set(
                     taken.add(place)
                     continue
                 known = file.known
-                told(len(known.steps) + len(known.pool), len(problems) - len(left), len(taken))
+                to_dict(len(known.steps) + len(known.pool), len(problems) - len(left), len(taken))
                 drawn = record(lm, rm, runs[place], known=known)
                 async with aclosing(drawn) as lines:  # type: ignore[type-var]
                     async for item in lines:
                         file.write(item.line)
-                        told(item.drawn is not None, len(problems) - len(left), len(taken))
+                        to_dict(item.draw is not None, len(problems) - len(left), len(taken))
             del left[place]
 
     while left:
         taken.clear()
         places = iter(tuple(left))
         await gather(*(work(places) for _ in range(min(at_once, len(left)))))
-        told(0, len(problems) - len(left), len(taken))
+        to_dict(0, len(problems) - len(left), len(taken))
         if left:
             await asyncio.sleep(WAIT)
 
@@ -216,7 +216,7 @@ def digest_of(problems: Sequence[Problem]) -> str:
 
 def header_json(header: SetHeader) -> str:
     """What was run over a set, as JSON text."""
-    return json.dumps({"version": VERSION, **told(header)}, indent=1, ensure_ascii=False)
+    return json.dumps({"version": VERSION, **to_dict(header)}, indent=1, ensure_ascii=False)
 
 
 def read_set_header(text: str, place: str) -> SetHeader:

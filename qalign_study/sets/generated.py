@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import INVENTORY
+from qalign_core.run import INVENTORY_QUESTION
 
 ProblemKind = Literal["in_distribution", "shifted", "long"]
 EventKind = Literal["gain", "loss", "boxes", "days", "times", "half", "distractor"]
@@ -83,7 +83,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class WritingTask:
-    """A short text to write, with three constraints that `constraints_met` checks."""
+    """A short text to write, with three constraints that `met_constraints` checks."""
 
     prompt: str
     use: str
@@ -96,13 +96,13 @@ class WritingTask:
         return f"write|{self.use}|{self.end}|{self.sentences}"
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def row_fields(self) -> dict[str, Any]:
         """The field of a problem's line."""
         return {"constraints": {"use": self.use, "end": self.end, "sentences": self.sentences}}
 
     def followed(self, text: str) -> bool:
         """Whether a text meets all three constraints."""
-        return constraints_met(self, text) == 3
+        return met_constraints(self, text) == 3
 
 
 _WORDS = tomllib.loads((ASSETS / "tasks" / "generated.toml").read_text("utf-8"))
@@ -177,7 +177,7 @@ def read_writing_task(prompt: str) -> WritingTask | None:
 
 def kind_of(prompt: str) -> ProblemKind | Literal["inventory"] | None:
     """The kind of problem whose wordings and number of events a prompt has; None for others."""
-    if INVENTORY in prompt:
+    if INVENTORY_QUESTION in prompt:
         return "inventory"
     sentences = re.split(r"(?<=[.?]) ", prompt.strip())
     first, events, last = sentences[0], sentences[1:-1], sentences[-1]
@@ -214,7 +214,7 @@ def constraints(task: WritingTask, text: str) -> dict[str, bool]:
     }
 
 
-def constraints_met(task: WritingTask, text: str) -> int:
+def met_constraints(task: WritingTask, text: str) -> int:
     """How many of the three constraints a text meets."""
     return sum(constraints(task, text).values())
 

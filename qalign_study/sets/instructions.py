@@ -36,7 +36,7 @@ class Instructions:
     rule: str = "loose"
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def row_fields(self) -> dict[str, Any]:
         """The field of a problem's line."""
         told = {"ids": self.ids, "kwargs": self.kwargs, "rule": self.rule}
         return {"instructions": told}
@@ -48,10 +48,10 @@ class Instructions:
             InvalidTask: the extra is not installed, or it has no such instruction.
         """
         library = _library()
-        asked = library.InputExample(0, list(self.ids), self.prompt, list(self.kwargs))
+        row_fields = library.InputExample(0, list(self.ids), self.prompt, list(self.kwargs))
         check = getattr(library, f"test_instruction_following_{self.rule}")
         try:
-            return bool(check(asked, text).follow_all_instructions)
+            return bool(check(row_fields, text).follow_all_instructions)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidTask(
                 f"the instructions {short_repr(list(self.ids), 200)} cannot be checked "

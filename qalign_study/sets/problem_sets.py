@@ -43,17 +43,17 @@ from qalign_core.decide.answers.graders import (
     LOADED,
     Grader,
     get_grader,
-    joined,
+    join_references,
 )
 from qalign_core.errors import InvalidTask, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.registry import load_grader
-from qalign_core.run import OPEN, is_file_name
-from qalign_core.validation import checked, first_line, from_json, read_file, short_repr
+from qalign_core.run import NO_EXTRACTOR, is_file_name
+from qalign_core.validation import first_line, from_json, read_field, read_file, short_repr
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
 from qalign_study.sets.rows import placeholders, problem_of, rows_of
-from qalign_study.sets.seeded import drawn_rows
+from qalign_study.sets.seeded import generate_rows
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
     """
-    if (rows := drawn_rows(str(task))) is not None:
+    if (rows := generate_rows(str(task))) is not None:
         return parse_problems(map(json.dumps, rows), str(task))
     embedded = ASSETS / "tasks" / f"{task}.jsonl"
     path = embedded if "/" not in str(task) and embedded.is_file() else Path(task)
@@ -157,7 +157,7 @@ def _described(path: Path, text: str) -> list[str]:
             raise ValueError(f"{unknown[0]!r} is not one of {', '.join(_DESCRIBED)}")
         for name, kind in _DESCRIBED.items():
             several = name == "answer" and isinstance(table.get(name), list)
-            checked(table, name, tuple if several else kind)
+            read_field(table, name, tuple if several else kind)
         if not placeholders(table["template"]):
             raise ValueError("its template has no field; write one as <{name}>, angles and all")
     except ValueError as error:
@@ -224,7 +224,7 @@ def problem_line(problem: Problem) -> str:
     values: dict[str, Any] = {"id": problem.id, "prompt": problem.prompt}
     values |= {"answer": problem.answer, "extractor": problem.extractor, **problem.extra}
     if problem.check is not None:
-        values |= problem.check.asked
+        values |= problem.check.row_fields
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
@@ -269,7 +269,7 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
             "a text or a number is needed, or a list of right ones",
         ),
         ("answer", not any(is_empty(str(each)) for each in right), "leave it out if there is none"),
-        ("extractor", own or extractor in [None, OPEN, *EXTRACTORS], f"use one of {known}"),
+        ("extractor", own or extractor in [None, NO_EXTRACTOR, *EXTRACTORS], f"use one of {known}"),
     ):
         if not is_good:
             raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
@@ -277,10 +277,10 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
         extractor = "number"
     if own:
         extractor = _loaded(extractor, code, place)
-    if extractor == OPEN:
+    if extractor == NO_EXTRACTOR:
         if answer is not None:
             raise InvalidTask(
-                f'{place} has the extractor "{OPEN}" and an "answer"; leave one of them out'
+                f'{place} has the extractor "{NO_EXTRACTOR}" and an "answer"; leave one of them out'
             )
         extractor = None
     for each in right if answer is not None and extractor else ():
@@ -297,7 +297,7 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
-        answer=None if answer is None else joined([*dict.fromkeys(map(str, right))]),
+        answer=None if answer is None else join_references([*dict.fromkeys(map(str, right))]),
         extractor=extractor,
         check=next((CHECKS[name](prompt, said, place) for name, said in asked.items()), None),
         extra=fields,

@@ -22,7 +22,7 @@ N_PROBLEMS = {**dict.fromkeys(get_args(ProblemKind), 250), "inventory": 350, "wr
 _DRAWN = re.compile(rf"({'|'.join(N_PROBLEMS)})@(0|[1-9]\d{{0,8}})")
 
 
-def drawn_rows(task: str) -> list[dict[str, Any]] | None:
+def generate_rows(task: str) -> list[dict[str, Any]] | None:
     """The rows of `NAME@SEED`, such as "inventory@2"; None if a name is not of that form."""
     if (found := _DRAWN.fullmatch(task)) is None:
         return None
@@ -54,6 +54,6 @@ def generate(rng: random.Random, name: str, *, split: Split = "held_out") -> Gen
 
 def _row(task: Generated) -> dict[str, Any]:
     if isinstance(task, WritingTask):
-        return {"prompt": task.prompt, "answer": None, "extractor": None, **task.asked}
+        return {"prompt": task.prompt, "answer": None, "extractor": None, **task.row_fields}
     extractor = "amounts" if isinstance(task, Inventory) else "number"
     return {"prompt": task.prompt, "answer": task.answer, "extractor": extractor}

@@ -5,6 +5,7 @@ like any other.
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -154,13 +155,16 @@ def _from_hub(table: Mapping[str, Any]) -> tuple[list[Row], str]:
     hub = table["hub"]
     advice = "give the official file or folder with --data PATH"
     try:
-        from datasets import load_dataset
+        from datasets import disable_progress_bars, load_dataset
         from huggingface_hub import HfApi
     except ImportError as error:
         raise InvalidTask(
             f"{hub['id']} needs a package that is not installed ({first_line(error)}); pip "
             f"install 'qalign-explorer[tasks]', or {advice}"
         ) from error
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
 
     def load(config: str) -> Iterable[Row]:
         rows: Iterable[Row] = load_dataset(hub["id"], config, split=hub["split"], revision=revision)

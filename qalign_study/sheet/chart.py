@@ -46,7 +46,7 @@ class Line:
         idea: the idea whose colour, marker and line it has.
         x, y: its points, in order.
         low, high: its band, if it has one.
-        says: what is told of each point when it is pointed at.
+        labels: what is told of each point when it is pointed at.
         name: what the legend calls it; by default the idea's word.
         stroke: whether the line itself is drawn, beside its band.
         markers: whether its points are marked.
@@ -57,7 +57,7 @@ class Line:
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    says: Sequence[str] = ()
+    labels: Sequence[str] = ()
     name: str = ""
     stroke: bool = True
     markers: bool = True
@@ -73,14 +73,14 @@ class Figure:
     """A figure as a value.
 
     Attributes:
-        says: what it shows, for people who do not see it.
+        description: what it shows, for people who do not see it.
         lines: drawn in this order; points that are not finite are left out.
         x, y: the axes.
         title, note: above and below one of several small figures; plain text.
         mark: a place on the x axis, and its label.
     """
 
-    says: str
+    description: str
     lines: Sequence[Line]
     x: Axis
     y: Axis
@@ -98,7 +98,7 @@ def chart(figure: Figure, width: int = 720, height: int = 400) -> str:
     up = _Scale(y, values, height - BOTTOM, TOP)
     parts = [
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{html.escape(figure.says)}">',
+        f'aria-label="{html.escape(figure.description)}">',
         *_grid(across, up, width, height),
     ]
     if mark:
@@ -192,10 +192,10 @@ def _grid(across: _Scale, up: _Scale, width: int, height: int) -> list[str]:
 
 
 def _drawn(line: Line, across: _Scale, up: _Scale) -> str:
-    says = line.says or [""] * len(line.x)
+    labels = line.labels or [""] * len(line.x)
 
     def points(ys: Sequence[float]) -> list[tuple[float, float, str]]:
-        every = zip(line.x, ys, says, strict=True)
+        every = zip(line.x, ys, labels, strict=True)
         return [(across(x), up(y), said) for x, y, said in every if across.shows(x) and up.shows(y)]
 
     parts = []

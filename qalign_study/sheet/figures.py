@@ -19,12 +19,12 @@ from qalign_study.sheet.values import Section, text
 from qalign_study.sheet.words import (
     curve_name,
     in_a_sentence,
+    model_title,
     models_of,
     number,
     percent,
     si,
     target_of,
-    titled,
 )
 
 PANELS = 9
@@ -53,14 +53,14 @@ def _rules(group: Group) -> list[tuple[str, str, list[Point]]]:
 
 def _wrong(mine: Sequence[Point], unit: str, look: str, name: str, *, plain: bool) -> Line:
     """Wrong answers against compute; `plain` without a band."""
-    says = [
+    labels = [
         f"{name}, {si(p.spent, unit)}: {percent(1 - p.value)} wrong "
         f"({percent(1 - p.high)} to {percent(1 - p.low)})"
         for p in mine
     ]
     band = [[1 - p.high for p in mine], [1 - p.low for p in mine]]
     low, high = ([], []) if plain else band
-    return Line(look, [p.spent for p in mine], [1 - p.value for p in mine], low, high, says, name)
+    return Line(look, [p.spent for p in mine], [1 - p.value for p in mine], low, high, labels, name)
 
 
 def errors(
@@ -78,8 +78,8 @@ def errors(
             id_, own, _ = method.partition("_own")
             line = _wrong(mine, group.unit, id_, curve_name(method, is_open), plain=plain)
             lines.append(replace(line, markers=not own))
-    says = "Wrong answers against compute" + f" on {title}" * bool(title)
-    return Figure(says, lines, _x(group.unit), _WRONG, title, note)
+    labels = "Wrong answers against compute" + f" on {title}" * bool(title)
+    return Figure(labels, lines, _x(group.unit), _WRONG, title, note)
 
 
 def _x(unit: str) -> Axis:
@@ -107,7 +107,7 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
             continue
         of_each = [theirs[problems] for problems in wanted]
         votes = of(averaged(of_each), "mv")
-        name = f"{curve_name('mv', is_open)} of {titled('lm', lm)}"
+        name = f"{curve_name('mv', is_open)} of {model_title('lm', lm)}"
         more.append(_wrong(votes, unit, look, name, plain=False))
     figure = errors(main.points, main, more=more)
     if tuning is not None and main.unit == "FLOPs":
@@ -146,12 +146,12 @@ def gains(main: Group) -> Section | None:
     lines = []
     for id_, name, mine in _rules(main):
         ends = [gain(p, one) for p in mine]
-        says = [
+        labels = [
             f"{name}, {si(p.spent, main.unit)}: {value:.2f} times ({low:.2f} to {high:.2f})"
             for p, (value, low, high) in zip(mine, ends, strict=True)
         ]
         value, low, high = zip(*ends, strict=True)
-        lines.append(Line(id_, [p.spent for p in mine], value, low, high, says, name))
+        lines.append(Line(id_, [p.spent for p in mine], value, low, high, labels, name))
     axis = Axis("times as often right as one sample", text=_plain, zero=True)
     told = f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
     figure = Figure("Gain over one sample against compute", lines, _x(main.unit), axis)
@@ -175,22 +175,22 @@ def waits(main: Group) -> Section | None:
     for look, name, mine in (each for each in drawn if each[2]):
         told = [f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine]
         x, y = [p.spent for p in mine], [p.waited for p in mine]
-        lines.append(Line(look, x, y, says=told, name=name))
+        lines.append(Line(look, x, y, labels=told, name=name))
     axis = Axis("tokens in a row, logarithmic", log=True)
     figure = Figure("Tokens in a row", lines, _x(main.unit), axis)
-    says = (
+    labels = (
         "Tokens that must be written one after another: all tokens of a chain (of the longest, if "
         "there are several), but only those of the longest independent sample, on hardware that "
         "writes all samples in parallel. These counts are the same on every machine; times are not."
     )
-    return Section("How long one waits", says, [figure]) if lines else None
+    return Section("How long one waits", labels, [figure]) if lines else None
 
 
 def mixtures(main: Group) -> Section | None:
     """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
     first = main.different[0]
     header = first.results.header
-    if not header.rewarded or header.target.is_sharp:  # that is no tilt of the rewards' law
+    if not header.has_reward or header.target.is_sharp:  # that is no tilt of the rewards' law
         return None
     fitted, under = "mixture fitted to the rewards of samples", f"under β = {number(header.beta)}"
     panels: list[Figure] = []
@@ -219,47 +219,49 @@ def mixtures(main: Group) -> Section | None:
         except InvalidSetting:  # the formula means nothing for so few, or so small a beta
             pass
         axes = Axis("reward", text=_plain), Axis("density", text=_plain, zero=True)
-        says = f"Rewards of samples of {record.id}"
-        panels.append(Figure(says, lines, *axes, record.id, note))
-    says = (
+        labels = f"Rewards of samples of {record.id}"
+        panels.append(Figure(labels, lines, *axes, record.id, note))
+    labels = (
         f"{len(panels)} problems of {text(first.name)}, chosen by a hash of their ids: one or two "
         "normal components, whichever has the lower BIC (paper, appendix)."
     )
-    return Section("Rewards of samples are a mixture", says, [tuple(panels)]) if panels else None
+    return Section("Rewards of samples are a mixture", labels, [tuple(panels)]) if panels else None
 
 
 def proxy(group: Group) -> Figure:
     """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
     lines = []
     for id_, name, mine in _rules(group):
-        says = [
+        labels = [
             f"{name} at the compute of {p.n} samples: reward {p.reward:.2f}, "
             f"{percent(p.value)} right"
             for p in mine
         ]
         x, y = [p.reward for p in mine], [p.value for p in mine]
-        lines.append(Line(id_, x, y, says=says, name=name))
+        lines.append(Line(id_, x, y, labels=labels, name=name))
     axis = Axis("mean reward of the answers", text=_plain)
     return Figure("Right answers against mean reward", lines, axis, _RIGHT)
 
 
-def betas(found: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
+def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
     is_open, header = group.header.open_ended, group.header
-    x, told = [p.beta for p in found], [p for p in found if p.acceptance is not None]
-    right = [p.accuracy for p in found]
-    ends = [p.low for p in found], [p.high for p in found]
-    says = [f"β {p.beta:.3g}: {percent(p.accuracy)} right" for p in found]
-    lines = [Line("wmv", x, right, *ends, says, curve_name("wmv", is_open))]
+    x, tuned = [p.beta for p in points], [p for p in points if p.acceptance is not None]
+    right = [p.accuracy for p in points]
+    ends = [p.low for p in points], [p.high for p in points]
+    labels = [f"β {p.beta:.3g}: {percent(p.accuracy)} right" for p in points]
+    lines = [Line("wmv", x, right, *ends, labels, curve_name("wmv", is_open))]
     for chain in of(group.points, "qalign")[-1:]:
         at = [f"this run: {percent(chain.value)} right"]
         name = curve_name("qalign", is_open)
-        lines.append(Line("qalign", [header.beta], [chain.value], says=at, name=name))
-    accepted = [p.acceptance or 0.0 for p in told]
-    says = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in told]
-    changes = Line("qalign", [p.beta for p in told], accepted, says=says, name="changes accepted")
-    says = [f"β {p.beta:.3g}: {p.kl:.2f} nats" for p in found]
-    distance = Line("base", x, [p.kl for p in found], says=says, name="distance")
+        lines.append(Line("qalign", [header.beta], [chain.value], labels=at, name=name))
+    accepted = [p.acceptance or 0.0 for p in tuned]
+    labels = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in tuned]
+    changes = Line(
+        "qalign", [p.beta for p in tuned], accepted, labels=labels, name="changes accepted"
+    )
+    labels = [f"β {p.beta:.3g}: {p.kl:.2f} nats" for p in points]
+    distance = Line("base", x, [p.kl for p in points], labels=labels, name="distance")
     most = Line("any", [x[0], x[-1]], [math.log(header.pool)] * 2, name="log n", markers=False)
     here = (header.beta, "β of this run")
     share, nats = (

@@ -14,8 +14,8 @@ from qalign_study.export.player import FOLLOW, PLAYS, as_data, head
 from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html
-from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, progress
-from qalign_study.sheet.report import ran
+from qalign_study.sheet.problems import COLUMNS, at_level, cut, list_problems, progress
+from qalign_study.sheet.report import describe_run
 from qalign_study.sheet.values import Markup, Section, Table, text
 
 _STYLE = f"""
@@ -68,8 +68,10 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
         chain = f'data-chain="chain-{found.place(k)}" data-name="{name}"'
         return Markup(f'<button type="button" {chain}>Watch</button>')
 
-    made = listed(found, order, at_level(found), chain, sorts=True)
-    facts = Section("What was run", "", [Table(pd.DataFrame({"": ran(found)}), heads=False)], True)
+    made = list_problems(found, order, at_level(found), chain, sorts=True)
+    facts = Section(
+        "What was run", "", [Table(pd.DataFrame({"": describe_run(found)}), heads=False)], True
+    )
     parts = [WEB / name / name for name in ("player", "inside")]
     script = dictionary.names() + bundle(
         *(part.with_suffix(".js") for part in parts), WEB / "list" / "list.js"

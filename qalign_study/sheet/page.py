@@ -55,7 +55,7 @@ def _cell(cell: Cell | str) -> str:
         return str(cell)
     if not isinstance(cell, Cell):
         return text(str(cell))
-    value, *notes = cell.told
+    value, *notes = cell.texts
     said = f"<strong>{value}</strong>" if cell.bold else value
     opens = html.escape(cell.opens)
     if opens.startswith("#"):
@@ -87,7 +87,7 @@ def panels_html(figures: Iterable[Figure]) -> str:
 
 def section_html(section: Section) -> str:
     """A section with all that is in it."""
-    under = f'<p class="soft">{section.says}</p>' if section.says else ""
+    under = f'<p class="soft">{section.intro}</p>' if section.intro else ""
     made = under + "".join(
         table_html(item)
         if isinstance(item, Table)

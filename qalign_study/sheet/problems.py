@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from qalign_core.decide.answers.graders import either
+from qalign_core.decide.answers.graders import format_references
 from qalign_core.decide.arrays import vote
 from qalign_core.types import SetHeader
 from qalign_study.export.command import command_of_problem
@@ -17,7 +17,7 @@ from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.measure.record import Record
 from qalign_study.measure.report import Evaluated
-from qalign_study.sheet.values import Markup, Table, shown
+from qalign_study.sheet.values import Markup, Table, table_columns
 from qalign_study.sheet.words import curve_name, number, percent
 
 MOST = 2_000
@@ -34,7 +34,7 @@ COLUMNS = (
 """What the columns hold, for people."""
 
 
-def listed(
+def list_problems(
     found: Evaluated,
     order: Sequence[int],
     at: Mapping[Curve, Point],
@@ -61,12 +61,14 @@ def listed(
         problem = known.get(record.id)
         shares = {
             curve_name(m, results.header.open_ended): f"{100 * at[m].each[k]:.0f}"
-            for m in shown()
+            for m in table_columns()
             if m in at
         }
         text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
         asked = (
-            {"Problem": text, "Right": either((problem and problem.answer) or "–")} if known else {}
+            {"Problem": text, "Right": format_references((problem and problem.answer) or "–")}
+            if known
+            else {}
         )
         graded = problem is None or problem.is_graded
         came = _came_to(record, results.header, graded)

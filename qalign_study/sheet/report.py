@@ -13,10 +13,10 @@ from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.report import Evaluated, Group, Report, Row, others
 from qalign_study.sheet.figures import first, gains, mixtures, multiples, waits
-from qalign_study.sheet.problems import COLUMNS, MOST, listed, opens
+from qalign_study.sheet.problems import COLUMNS, MOST, list_problems, opens
 from qalign_study.sheet.values import Markup, Section, Table, tables, text
 from qalign_study.sheet.words import (
-    COUNTED,
+    COMPUTE_NOTE,
     MARGIN,
     curve_name,
     gap,
@@ -157,7 +157,7 @@ def _problems(groups: Sequence[Group], numbers: dict[str, int]) -> list[Section]
             left = len(each.results.records) - len(order)
             note = f" ({left:,} on which the rules agree are left out)" if left else ""
             title = f"{text(each.name)}, {len(order):,} problems{note}"
-            found = listed(each, order, at, partial(opens, each))
+            found = list_problems(each, order, at, partial(opens, each))
             id_ = f"problems-{numbers[each.name]}"
             made.append(Section(title, "", [found], fold=True, id=id_))
     return made
@@ -168,7 +168,7 @@ def short_revision(revision: str) -> str:
     return " ".join(part[:12] for part in revision.split())
 
 
-def ran(each: Evaluated) -> dict[str, str]:
+def describe_run(each: Evaluated) -> dict[str, str]:
     """What was run, so that anyone can run it again."""
     header, found = each.results.header, acceptance_of(each.results.records)
     overall, changed = found.overall.value, found.changed.value
@@ -197,11 +197,11 @@ def _how(groups: Sequence[Group]) -> Section:
     import pandas as pd
 
     sets = [each for group in groups for each in group.sets]
-    frame = pd.DataFrame([ran(each) for each in sets], index=[each.name for each in sets])
+    frame = pd.DataFrame([describe_run(each) for each in sets], index=[each.name for each in sets])
     says = (
-        f"{html.escape(COUNTED)}</p><p>{INTERVALS}</p><p>Best-of-n and any of n are exact averages "
-        "over all subsets of n samples; votes are averages over 32 random subsets. QAlign uses the "
-        "first states of the chain, up to the cost of n samples. Best-of-n’s best budget is chosen "
-        "on the problems that it is reported for, which flatters it a little."
+        f"{html.escape(COMPUTE_NOTE)}</p><p>{INTERVALS}</p><p>Best-of-n and any of n are exact "
+        "averages over all subsets of n samples; votes are averages over 32 random subsets. QAlign "
+        "uses the first states of the chain, up to the cost of n samples. Best-of-n’s best budget "
+        "is chosen on the problems that it is reported for, which flatters it a little."
     )
     return Section("What was run", says, [Table(frame)])

@@ -11,10 +11,10 @@ from qalign_study.sheet.words import in_points
 _NUMBER = re.compile(r"[-+−]?\d[\d,.]*(e[-+]\d+)?%?|-?")
 
 
-def told(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as text; a measurement with its interval (and verdict), in percent or points."""
     if isinstance(value, Point | Difference):
-        first, *notes = Cell(value).told
+        first, *notes = Cell(value).texts
         return f"{first} ({'; '.join(filter(None, notes))})"
     if isinstance(value, Measured):
         return in_points(value)
@@ -23,15 +23,17 @@ def told(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
 
 
-def aligned(heads: Sequence[str], rows: Iterable[Sequence[object]], *, indent: int = 0) -> str:
+def format_columns(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], *, indent: int = 0
+) -> str:
     """Rows in columns, such as a frame's columns and values; numbers end at the right.
 
     Args:
         heads: the columns' names; without any, there is no line of them.
-        rows: the values (`told`).
+        rows: the values (`format_value`).
         indent: spaces before each line.
     """
-    texts = [[told(value) for value in row] for row in rows]
+    texts = [[format_value(value) for value in row] for row in rows]
     made = []
     for place, column in enumerate(zip(*texts, strict=True)):
         side = ">" if all(map(_NUMBER.fullmatch, column)) else "<"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def shown() -> list[Curve]:
+def table_columns() -> list[Curve]:
     """The columns of a table, in the order in which it is read: the chain after the samples."""
     rules = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
     return ["one", *rules, "any", *reversed(own_curves())]
@@ -38,25 +38,25 @@ class Cell:
     """A measurement in a table.
 
     Attributes:
-        found: the measurement.
+        measurement: the measurement.
         bold: whether the method is ahead of each other rule.
         opens: what a page opens at it: "#" and an element's id, or a key of the page's own.
         note: what else is said of a point.
     """
 
-    found: Point | Difference
+    measurement: Point | Difference
     bold: bool = False
     opens: str = ""
     note: str = ""
 
     @property
-    def told(self) -> tuple[str, str, str]:
+    def texts(self) -> tuple[str, str, str]:
         """The value, its interval with the verdict, and what is added; in points or percent."""
-        if isinstance(self.found, Point):
-            value, ends = in_points(self.found).split(" ", 1)
+        if isinstance(self.measurement, Point):
+            value, ends = in_points(self.measurement).split(" ", 1)
             return value, ends[1:-1], self.note
-        value, ends = in_points(self.found, "+.1f").split(" ", 1)
-        return value, f"{ends[1:-1]}, {VERDICTS[self.found.verdict]}", few(self.found)
+        value, ends = in_points(self.measurement, "+.1f").split(" ", 1)
+        return value, f"{ends[1:-1]}, {VERDICTS[self.measurement.verdict]}", few(self.measurement)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,14 +80,14 @@ class Section:
 
     Attributes:
         title: plain text, or markup.
-        says: a paragraph of markup under it.
+        intro: a paragraph of markup under it.
         items: in order.
         fold: whether it is closed at first, as a smaller part of the one before.
         id: of the element.
     """
 
     title: str
-    says: str
+    intro: str
     items: Sequence[Table | Figure | tuple[Figure, ...]]
     fold: bool = False
     id: str = ""
@@ -111,7 +111,7 @@ def tables(
     import pandas as pd
 
     columns: dict[str, list[Cell | str]] = {}
-    for method in shown():
+    for method in table_columns():
         if own == method.endswith("_own") and any(method in row.points for row in rows):
             columns[curve_name(method, open_ended)] = [_share(row, method, opens) for row in rows]
     gaps: dict[str, list[Cell | str]] = {}

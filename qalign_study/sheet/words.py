@@ -12,7 +12,7 @@ from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import MIN_STATES, Agreement
 from qalign_study.measure.intervals import NARROW, Difference, Measured, Verdict
 
-COUNTED = (
+COMPUTE_NOTE = (
     "What counts as compute: each model reads the prompt once per run. A sample costs all its "
     "tokens, a proposal only those after its cut, because the chain has the rest already. The "
     "reward model reads the same tokens, or the whole text if it cannot resume partway through. "
@@ -31,7 +31,11 @@ def names_of(open_ended: bool = False) -> dict[str, Idea]:
 
 def _open(idea: Idea) -> Idea:
     """A rule where a text is chosen, for which it may have another word or sentence."""
-    return ideas()[idea.open] if idea.open else replace(idea, says=idea.open_says or idea.says)
+    return (
+        ideas()[idea.open]
+        if idea.open
+        else replace(idea, sentence=idea.open_sentence or idea.sentence)
+    )
 
 
 def curve_name(curve: Curve, open_ended: bool = False) -> str:
@@ -68,6 +72,14 @@ def in_points(found: Measured | Point | Difference, form: str = ".1f") -> str:
     """A measurement with its 95% interval, in percent or points: 41.0 (35.6 to 46.7)."""
     value, low, high = (100 * x for x in (found.value, found.low, found.high))
     return f"{value:{form}} ({low:.1f} to {high:.1f})".replace("-", "−")
+
+
+def contrary_verdict(found: Difference) -> str:
+    """Return the verdict in words where the interval alone suggests another, else ""."""
+    seems_clear = found.low > 0 or found.high < 0
+    is_clear = found.verdict in ("ahead", "behind")
+    is_contrary = seems_clear != is_clear or found.verdict == "too few"
+    return VERDICTS[found.verdict] if is_contrary else ""
 
 
 def few(found: Difference) -> str:
@@ -124,7 +136,7 @@ def number(value: float) -> str:
     return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
 
 
-def titled(kind: str, id_: str) -> str:
+def model_title(kind: str, id_: str) -> str:
     """A model's title, or its id."""
     entry = entries().get((kind, id_))
     return entry.title if entry is not None else id_
@@ -132,17 +144,17 @@ def titled(kind: str, id_: str) -> str:
 
 def models_of(run: Run) -> str:
     """A run's models by their titles."""
-    return f"language model: {titled('lm', run.lm)}; reward model: {titled('rm', run.rm)}"
+    return f"language model: {model_title('lm', run.lm)}; reward model: {model_title('rm', run.rm)}"
 
 
 def target_of(run: Run) -> str:
     """What a run aims at, in a few words: β or no reward, its sharpness, moves of its own."""
-    reward = f"β = {number(run.beta)}" if run.rewarded else "no reward"
+    reward = f"β = {number(run.beta)}" if run.has_reward else "no reward"
     sharper = f", sharpness {number(run.sharpness)}" if run.sharpness != 1 else ""
     return reward + sharper + (f", moves {run.move}" if run.move != Run.move else "")
 
 
-def mixed(found: Agreement) -> str:
+def describe_mixing(found: Agreement) -> str:
     """The sentence that every page and endpoint prints beside the split R-hat of chains."""
     one = found.n_chains == 1
     if found.n_states < MIN_STATES:

@@ -56,7 +56,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedTexts:
     """The texts that were drawn for a problem, sorted by kind.
 
     Attributes:
@@ -82,7 +82,7 @@ class Grade(FunctionReward):
         super().__init__(lambda prompt, text: float(asked[prompt].solved_by(text)), id="right")
 
 
-def graded(problem: Problem, trace: Trace) -> Graded:
+def grade_trace(problem: Problem, trace: Trace) -> GradedTexts:
     """Tell the samples of a trace, and the states and proposals of its chains, apart."""
     texts = dict.fromkeys(sample.response.text for sample in trace.pool if sample.response.text)
     near: dict[tuple[str, str], None] = {}
@@ -91,7 +91,7 @@ def graded(problem: Problem, trace: Trace) -> Graded:
         if step.index and (better := problem.solved_by(new)) != problem.solved_by(old):
             near[(new, old) if better else (old, new)] = None
     right = {text: problem.solved_by(text) for text in texts}
-    return Graded(
+    return GradedTexts(
         problem,
         tuple(text for text in texts if right[text]),
         tuple(text for text in texts if not right[text]),
@@ -99,7 +99,7 @@ def graded(problem: Problem, trace: Trace) -> Graded:
     )
 
 
-def pairs_of(group: Graded, kinds: Kinds, *, seed: int) -> Iterator[Pair]:
+def pairs_of(group: GradedTexts, kinds: Kinds, *, seed: int) -> Iterator[Pair]:
     """The pairs that a problem gives; the same seed gives the same ones."""
     rng = random.Random(f"pairs {seed} {group.problem.id}")
     right, prompt = list(group.right), group.problem.prompt
@@ -139,8 +139,8 @@ def other_number(problem: Problem, text: str, rng: random.Random) -> str | None:
 
 
 def split(
-    groups: Sequence[Graded], share: float, *, seed: int, solutions: bool = False
-) -> Sequence[list[Graded]]:
+    groups: Sequence[GradedTexts], share: float, *, seed: int, solutions: bool = False
+) -> Sequence[list[GradedTexts]]:
     """The problems to learn from, and those that are held out: a share of them, at least one.
 
     With `solutions` a problem without a right sample is learned from too; accuracy is measured on
@@ -164,7 +164,7 @@ def split(
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedPairs:
     """Pairs as ids, and what cutting them did.
 
     Attributes:
@@ -178,7 +178,7 @@ class Encoded:
     n_equal: int
 
 
-def encoded(pairs: Sequence[Pair], render: Render, most: int) -> Encoded:
+def encode_pairs(pairs: Sequence[Pair], render: Render, most: int) -> EncodedPairs:
     """Pairs as a reward model reads them, cut at the end to `most` ids.
 
     Raises:
@@ -198,10 +198,10 @@ def encoded(pairs: Sequence[Pair], render: Render, most: int) -> Encoded:
             f"all {len(pairs)} pairs are equal within the first {most:,} tokens; raise "
             "--max-length, so that tokens in which the two differ are read"
         )
-    return Encoded(tuple(kept), n_cut, n_equal)
+    return EncodedPairs(tuple(kept), n_cut, n_equal)
 
 
-def held_out_pairs(groups: Sequence[Graded]) -> Mapping[str, list[list[Pair]]]:
+def held_out_pairs(groups: Sequence[GradedTexts]) -> Mapping[str, list[list[Pair]]]:
     """The texts for measuring accuracy, per problem: samples and near misses."""
     samples = [
         [

@@ -21,16 +21,16 @@ from qalign_core.validation import first_line, from_json, short_repr
 from qalign_study.sets.folder import digest_of, traces_of
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.train.preferences import (
-    Graded,
+    GradedTexts,
     Kinds,
-    encoded,
-    graded,
+    encode_pairs,
+    grade_trace,
     held_out_pairs,
     in_order,
     pairs_of,
     split,
 )
-from qalign_study.train.trainer import Recipe, Told, train
+from qalign_study.train.trainer import Notify, Recipe, train
 
 SAMPLES, ASKED, REPORT = "samples", "asked.json", "report.json"
 """What is beside the model's own files."""
@@ -62,7 +62,7 @@ async def learn(
     base: str,
     max_length: int,
     device: str | None = None,
-    told: Told = lambda said: None,
+    notify: Notify = lambda said: None,
 ) -> Mapping[str, Any]:
     """Train on what `out/samples` holds, or go on with it; measure, and return the report.
 
@@ -74,7 +74,7 @@ async def learn(
         base: the folder or hub id of the model that it starts from.
         max_length: tokens of a conversation that are read; what is longer is cut at the end.
         device: of the training and of the measuring.
-        told: hears what happens.
+        notify: hears what happens.
 
     Raises:
         InvalidSetting, InvalidTask, ModelLoadError, EngineError: in one sentence each.
@@ -92,23 +92,23 @@ async def learn(
     _join(out, {**asdict(recipe), **asked})
     if (said := content_of(out / REPORT, InvalidSetting)) is not None:
         return _object(out / REPORT, said)
-    groups = [graded(problems[place], trace) for place, trace in traces.items()]
+    groups = [grade_trace(problems[place], trace) for place, trace in traces.items()]
     seed, solutions = recipe.seed, kinds.solution
     learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
     pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
     render = load_text(base)[0].conversation
-    cut = encoded(pairs, render, max_length)
-    told(
+    cut = encode_pairs(pairs, render, max_length)
+    notify(
         f"of {len(groups)} problems {len(learned)} give {len(cut.pairs)} pairs to learn from, and "
         f"{len(held)} are held out"
     )
     if cut.n_cut:
-        told(
+        notify(
             f"{cut.n_cut} pairs were cut to {max_length:,} tokens, and {cut.n_equal} left out "
             "that are equal then; raise --max-length to read them whole"
         )
-    trained = train(base, cut.pairs, recipe, out, device=device, told=told)
-    told(f"{trained.steps} steps in {trained.seconds:,.0f} s; measuring")
+    trained = train(base, cut.pairs, recipe, out, device=device, notify=notify)
+    notify(f"{trained.steps} steps in {trained.seconds:,.0f} s; measuring")
     unload(str(out))  # what it was before
     rm = load_reward_model(str(out), device=device, window=max_length)
     report = {
@@ -119,14 +119,14 @@ async def learn(
         "cut": cut.n_cut,
         "made_equal": cut.n_equal,
         "training": asdict(trained),
-        **await measured(rm, held),
+        **await measure_accuracy(rm, held),
     }
     unload(str(out))
     write_whole(out / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     return report
 
 
-async def measured(rm: RewardModel, held: Sequence[Graded]) -> Mapping[str, Any]:
+async def measure_accuracy(rm: RewardModel, held: Sequence[GradedTexts]) -> Mapping[str, Any]:
     """How often a reward model orders held-out pairs rightly: of samples, and near misses."""
     asked, found = held_out_pairs(held), {}
     every = [pair for of_each in asked.values() for pairs in of_each for pair in pairs]

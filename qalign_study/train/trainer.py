@@ -19,7 +19,7 @@ from qalign_core.validation import first_line
 
 IdPair = tuple[Sequence[int], Sequence[int]]
 """A conversation that is better, and one that is worse, both as the reward model reads them."""
-Told = Callable[[str], object]
+Notify = Callable[[str], object]
 """Told in a sentence what happens now."""
 CHECKPOINTS = "trainer"
 """The folder, beside the model, of what an interrupted training goes on from."""
@@ -27,29 +27,29 @@ _PACKAGES = ("trl", "peft", "accelerate", "datasets")
 _LARGE = 10**9  # parameters from which memory matters more than a third of the speed
 
 
-def _part(
-    default: Any, says: str, least: float = 0, most: float = 1, *, above: bool = False
+def _setting(
+    default: Any, help: str, min: float = 0, max: float = 1, *, above: bool = False
 ) -> Any:
     """A setting of a recipe: its help, and its range; `above` leaves out the lower end."""
-    told = {"says": says, "least": least, "most": most, "above": above}
-    return field(default=default, metadata=told)
+    metadata = {"help": help, "min": min, "max": max, "above": above}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a reward model is trained; a step adds up as many pairs in memory as it needs."""
 
-    learning_rate: float = _part(
+    learning_rate: float = _setting(
         1e-4, "highest rate of AdamW, which then falls linearly", above=True
     )
-    warmup: float = _part(0.03, "share of the steps in which the rate rises")
-    weight_decay: float = _part(0.0, "weight decay of AdamW")
-    epochs: float = _part(1.0, "passes over the pairs", most=1000, above=True)
-    batch: int = _part(16, "pairs per step", 1)
-    pairs_at_once: int = _part(4, "pairs in memory at once", 1)
-    lora: int = _part(16, "rank of LoRA; 0 trains the weights themselves")
-    precision: str = _part("float32", "bfloat16 or float32, for computing; weights are float32")
-    validation: float = _part(0.05, "share of problems held out", most=0.5, above=True)
+    warmup: float = _setting(0.03, "share of the steps in which the rate rises")
+    weight_decay: float = _setting(0.0, "weight decay of AdamW")
+    epochs: float = _setting(1.0, "passes over the pairs", max=1000, above=True)
+    batch: int = _setting(16, "pairs per step", 1)
+    pairs_at_once: int = _setting(4, "pairs in memory at once", 1)
+    lora: int = _setting(16, "rank of LoRA; 0 trains the weights themselves")
+    precision: str = _setting("float32", "bfloat16 or float32, for computing; weights are float32")
+    validation: float = _setting(0.05, "share of problems held out", max=0.5, above=True)
     seed: int = 7
 
     def check(self) -> Self:
@@ -62,12 +62,12 @@ class Recipe:
             value, name = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
             if not each.metadata or isinstance(value, str):
                 continue
-            least, most, above = (each.metadata[key] for key in ("least", "most", "above"))
+            low, high, above = (each.metadata[key] for key in ("min", "max", "above"))
             if each.type is int:
-                check_count(name, value, least)
-            elif not (least < value if above else least <= value) or not value <= most:
-                ends = f"above {least} and at most" if above else f"between {least} and"
-                raise InvalidSetting(f"{name} must be {ends} {most}, got {value}")
+                check_count(name, value, low)
+            elif not (low < value if above else low <= value) or not value <= high:
+                ends = f"above {low} and at most" if above else f"between {low} and"
+                raise InvalidSetting(f"{name} must be {ends} {high}, got {value}")
         return self
 
 
@@ -118,7 +118,7 @@ def train(
     out: Path,
     *,
     device: str | None = None,
-    told: Told = lambda said: None,
+    notify: Notify = lambda said: None,
 ) -> Trained:
     """Train a reward model on pairs, or go on where an interrupted training was; write it to `out`.
 
@@ -128,7 +128,7 @@ def train(
         recipe: how.
         out: becomes a folder in transformers' format; checkpoints are kept in it meanwhile.
         device: as torch names it; by default a GPU if there is one.
-        told: hears now and then how far it is.
+        notify: hears now and then how far it is.
 
     Raises:
         ModelLoadError: the extra is not installed, or the model cannot be loaded.
@@ -207,7 +207,7 @@ def train(
         peft_config=low_rank if recipe.lora else None,
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_telling(told))
+    trainer.add_callback(_progress_callback(notify))
     try:
         done = trainer.train(resume_from_checkpoint=last_checkpoint(out))
     except (RuntimeError, MemoryError) as error:
@@ -232,19 +232,19 @@ def train(
     )
 
 
-def _telling(told: Told) -> Any:
+def _progress_callback(notify: Notify) -> Any:
     """A callback that tells how far a training is, where the trainer would print its logs."""
     from transformers import TrainerCallback
 
-    class Telling(TrainerCallback):  # type: ignore[misc]
+    class ProgressCallback(TrainerCallback):  # type: ignore[misc]
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if "loss" in (logs or {}):
-                told(
+                notify(
                     f"step {state.global_step} of {state.max_steps}: loss {float(logs['loss']):.3f}"
                     f", {float(logs['accuracy']):.0%} of pairs ordered correctly"
                 )
 
-    return Telling()
+    return ProgressCallback()
 
 
 def last_checkpoint(out: Path) -> str | None:

@@ -67,11 +67,11 @@ PAIRS = [(ids(f"{k} good"), ids(f"{k} bad, bad")) for k in range(48)]
 @pytest.mark.parametrize("lora", [0, 8])
 async def test_it_learns_what_tells_the_better_from_the_worse(tmp_path, lora):
     recipe = Recipe(learning_rate=3e-3, epochs=4, batch=8, lora=lora)
-    told: list[str] = []
-    done = train(LM, PAIRS, recipe, tmp_path, device="cpu", told=told.append)
+    notify: list[str] = []
+    done = train(LM, PAIRS, recipe, tmp_path, device="cpu", notify=notify.append)
     assert done.steps == 24
-    assert told[-1].startswith("step 24 of 24: loss")
-    assert "100% of pairs ordered correctly" in told[-1]
+    assert notify[-1].startswith("step 24 of 24: loss")
+    assert "100% of pairs ordered correctly" in notify[-1]
     changed = {
         name
         for name, weight in load_file(tmp_path / "model.safetensors").items()
@@ -101,9 +101,9 @@ def test_an_interrupted_training_ends_in_the_weights_of_one_that_was_not(tmp_pat
         process.kill()
     assert last_checkpoint(cut) is not None
     assert not (cut / "model.safetensors").exists()
-    told: list[str] = []
-    train(LM, PAIRS, recipe, cut, device="cpu", told=told.append)
-    assert 0 < len(told) < 20
+    notify: list[str] = []
+    train(LM, PAIRS, recipe, cut, device="cpu", notify=notify.append)
+    assert 0 < len(notify) < 20
     weights = [load_file(out / "model.safetensors") for out in (whole, cut)]
     for name, weight in weights[0].items():
         assert torch.allclose(weight, weights[1][name], atol=1e-6), name

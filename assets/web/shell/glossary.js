@@ -45,7 +45,7 @@ function heading(id, idea) {
 }
 
 /** @param {Idea} idea */
-const meaning = (idea) => [h("p", idea.says), h("p.formula", idea.formula),
+const meaning = (idea) => [h("p", idea.sentence), h("p.formula", idea.formula),
   idea.lab && labLink(idea)];
 
 // a word's meaning, beside the word

@@ -1,16 +1,16 @@
-"""Rewrite one block and keep the rest (docs/method.md, "Moves"; beyond the paper)."""
+"""The block move: rewrite one block, keep the rest (docs/method.md, "Moves"; not in the paper)."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qalign_core.chain.moves.move import Choices, Made, Proposal
+from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
 from qalign_core.types import NoProposal, Response
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Choose one of the blocks that end with a delimiter, draw it again, keep the text behind it.
+    """Choose a block that ends with a delimiter, draw it again, and keep the text after it.
 
     With `y = (prefix, b, tail)` and `b' ~ p(.|prefix)` up to its own delimiter, the correction is
     `log p(tail|prefix,b') - log p(tail|prefix,b)`. Both texts have the same number of blocks, so
@@ -23,8 +23,8 @@ class Block:
     delimiters: frozenset[int]
     needs_log_probs: ClassVar[bool] = True
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
-        """Make a proposal from the state `y`, or refuse to: the state then repeats."""
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
+        """Make a proposal from the state `y`, or return `NoProposal`: the state then repeats."""
         ends = [at + 1 for at, token in enumerate(y.tokens) if token in self.delimiters]
         if not ends:
             return NoProposal("the text has no block")
@@ -33,15 +33,15 @@ class Block:
         k = choices.uniform(len(ends))
         start, stop = ends[k - 1] if k else 0, ends[k]
         tail = y.tokens[stop:]
-        drawn = await choices.extend(y, start, until=self.delimiters)
-        in_vain = start, drawn.tokens[start:], drawn.pieces[start:]
-        if drawn.tokens[-1] not in self.delimiters:
+        rewritten = await choices.extend(y, start, until=self.delimiters)
+        in_vain = start, rewritten.tokens[start:], rewritten.pieces[start:]
+        if rewritten.tokens[-1] not in self.delimiters:
             return NoProposal("the new block did not end", *in_vain)
-        if len(drawn) + len(tail) > choices.max_new_tokens:
+        if len(rewritten) + len(tail) > choices.max_new_tokens:
             return NoProposal("the new text is longer than the length limit", *in_vain)
-        log_probs = await choices.log_probs(drawn.tokens, tail)
+        log_probs = await choices.log_probs(rewritten.tokens, tail)
         new, old = math.fsum(log_probs), math.fsum(y.log_probs[stop:])
         if new == -math.inf:
             return NoProposal("the rest has probability 0 after the new block", *in_vain)
-        joined = choices.join(drawn, tail, log_probs)
-        return Proposal(joined, start, (new, -old), kept_again=len(tail))
+        response = choices.join(rewritten, tail, log_probs)
+        return Proposal(response, start, (new, -old), kept_again=len(tail))

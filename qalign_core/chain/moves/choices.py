@@ -1,4 +1,4 @@
-"""The choices of a step of a real chain: addressed randomness, a model's draws, and their cost."""
+"""The choices of one step of a chain: addressed randomness, model draws, and their cost."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +13,9 @@ from qalign_core.types import Cost, Response
 
 
 def draw_index(length: int, u: float) -> int:
-    """Map u in [0, 1) to an index, uniform over {0, ..., length-1} (Eq. 4).
+    """Map u in [0, 1) to an index in {0, ..., length-1}, uniformly (Eq. 4).
 
-    The first `index` ids are kept; 0 rewrites everything, length-1 only the last id, EOS included.
+    The first `index` ids are kept: 0 rewrites everything, length-1 only the last id (EOS included).
 
     Raises:
         InvalidSetting: if length < 1 or u is outside [0, 1).
@@ -29,28 +29,32 @@ def draw_index(length: int, u: float) -> int:
 
 
 class StepChoices:
-    """The choices of one step: a function of the step's address, so any step replays alone.
+    """The choices of one step, a function of its address, so that any step can be replayed alone.
 
     Attributes:
         prompt_ids: token ids of the prompt.
         address: seed, chain and number of the step.
         max_new_tokens: the limit `L` on the length of a response, EOS included.
-        cost: tokens of the LM so far. Entropies are by-products of drawing and cost nothing.
+        cost: tokens of the LM so far. Entropies are a by-product of drawing and cost nothing.
     """
 
-    def __init__(self, lm: LanguageModel, prompt_ids: Sequence[int], address: StepAddress) -> None:
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prompt_ids: Sequence[int],
+        address: StepAddress,
+        entropies: dict[tuple[int, ...], tuple[float, ...]] | None = None,
+    ) -> None:
         self.prompt_ids, self.address = prompt_ids, address
         self.max_new_tokens = lm.max_new_tokens
         self.cost = Cost()
         self._lm: Any = lm
         self._roles: set[str] = set()
-        self._entropies: dict[tuple[int, ...], tuple[float, ...]] = {}
+        self._entropies = {} if entropies is None else entropies
 
     def at(self, t: int) -> "StepChoices":
-        """The choices of step `t` of the same chain, which remember the entropies asked so far."""
-        choices = StepChoices(self._lm, self.prompt_ids, replace(self.address, t=t))
-        choices._entropies = self._entropies
-        return choices
+        """Return the choices of step `t` of the same chain, with the same cache of entropies."""
+        return StepChoices(self._lm, self.prompt_ids, replace(self.address, t=t), self._entropies)
 
     def _role(self, role: str) -> str:
         if role in self._roles:  # the same address gives the same number again
@@ -61,47 +65,47 @@ class StepChoices:
         return role
 
     def uniform(self, n: int, role: str = "index") -> int:
-        """A whole number, uniform over {0, ..., n-1}."""
+        """Draw a whole number, uniform over {0, ..., n-1}."""
         return draw_index(n, self.address.uniform(self._role(role)))
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
-        """A place, with probability in proportion to its weight."""
-        *most, total = accumulate(weights)
+        """Draw an index with probability proportional to its weight."""
+        *bounds, total = accumulate(weights)
         u = self.address.uniform(self._role(role)) * total
-        return sum(up_to <= u for up_to in most)
+        return sum(bound <= u for bound in bounds)
 
     async def extend(
         self, y: Response, kept: int, *, until: frozenset[int] = frozenset(), role: str = "suffix"
     ) -> Response:
-        """Keep the first `kept` ids of `y` and draw on, to the end or through an id of `until`."""
+        """Keep the first `kept` ids of `y`; draw the rest, to the end or an id of `until`."""
         prefix, log_probs = y.tokens[:kept], y.log_probs[:kept]
         seed = self.address.derive(self._role(role))
-        drawn = await extend(
+        response = await extend(
             self._lm, self.prompt_ids, prefix, seed=seed, log_probs=log_probs, until=until
         )
-        self.cost += Cost(generated=len(drawn) - kept)
-        return drawn
+        self.cost += Cost(generated=len(response) - kept)
+        return response
 
     async def log_probs(self, before: tuple[int, ...], tokens: tuple[int, ...]) -> Sequence[float]:
-        """Natural log of the probability, as sampled, of each of `tokens` behind `before`."""
+        """Return ln of the probability, as sampled, of each of `tokens` after `before`."""
         whole = (*before, *tokens)
-        weighed = await self._lm.weigh(self.prompt_ids, whole, top=0, first=len(before))
+        scores = await self._lm.weigh(self.prompt_ids, whole, top=0, first=len(before))
         self.cost += Cost(read=len(tokens))
-        return [each.log_p for each in weighed]
+        return [score.log_p for score in scores]
 
     async def entropies(self, y: Response) -> Sequence[float]:
-        """Entropy of the next token, as sampled, at each of the |y| places of `y`, in nats."""
+        """Return the entropy of the next token, as sampled, at each of the |y| places, in nats."""
         if y.tokens not in self._entropies:
-            weighed = await self._lm.weigh(self.prompt_ids, y.tokens, top=0)
-            if len(self._entropies) > 1:  # those of the state and of its proposal are enough
+            scores = await self._lm.weigh(self.prompt_ids, y.tokens, top=0)
+            if len(self._entropies) > 1:  # the state and its proposal are enough
                 self._entropies.pop(next(iter(self._entropies)))
-            found = tuple(each.entropy for each in weighed)
-            if None in found:
+            entropies = tuple(score.entropy for score in scores)
+            if None in entropies:
                 raise ModelContractError(
                     f"{self._lm.id} returns no entropies, but the move entropy needs them; use a "
                     "model in this process, or move = suffix"
                 )
-            self._entropies[y.tokens] = found
+            self._entropies[y.tokens] = entropies
         return self._entropies[y.tokens]
 
     def join(self, y: Response, tail: tuple[int, ...], log_probs: Sequence[float]) -> Response:

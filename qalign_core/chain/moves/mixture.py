@@ -1,11 +1,11 @@
-"""Several moves in one chain: each step draws its move with weights that never change."""
+"""Several moves in one chain: each step draws a move with fixed weights."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.entropy import Entropy
-from qalign_core.chain.moves.move import Choices, Made, Move, needs_log_probs
+from qalign_core.chain.moves.move import Choices, Move, MoveResult, needs_log_probs
 from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.errors import ModelContractError
@@ -16,7 +16,7 @@ from qalign_core.types import Response
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Moves and their weights. Each keeps balance by itself, so the mixture does.
+    """Moves and their weights. Each move keeps detailed balance, so the mixture does too.
 
     Attributes:
         moves: at least one.
@@ -31,16 +31,16 @@ class Mixture:
         """True if one of the moves reads the log-probabilities of the state."""
         return any(map(needs_log_probs, self.moves))
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
-        """Draw a move, and make its proposal."""
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
+        """Draw a move and make its proposal."""
         return await self.moves[choices.weighted(self.weights, "move")].propose(choices, y)
 
 
 def move_of(parts: tuple[Part, ...], lm: LanguageModel) -> Move:
-    """The move that a setting names, for one model: delimiters become token ids.
+    """Return the move that a setting names, with delimiters as token ids of the model.
 
     Raises:
-        ModelContractError: the model cannot make it.
+        ModelContractError: the model lacks a method that the move needs.
     """
     moves = tuple(_one(part, lm) for part in parts)
     return moves[0] if len(moves) == 1 else Mixture(moves, tuple(part.weight for part in parts))
@@ -51,8 +51,8 @@ def _one(part: Part, lm: Any) -> Move:
         return Suffix()
     if part.is_own:
         return own_move(part.name)
-    needed = ("weigh",) if part.name == ENTROPY else ("weigh", "delimiters", "response")
-    if not all(hasattr(lm, name) for name in needed):
+    methods = ("weigh",) if part.name == ENTROPY else ("weigh", "delimiters", "response")
+    if not all(hasattr(lm, name) for name in methods):
         raise ModelContractError(
             f"{lm.id} returns no probabilities of given tokens, but the move {part.name} "
             "needs them; use a model in this process, or move = suffix"

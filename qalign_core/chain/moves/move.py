@@ -1,6 +1,6 @@
-"""What a move is: it makes a proposal from a state, and knows the correction that goes with it.
+"""The interface of moves: a move makes a proposal from a state, with its correction.
 
-A move never draws by itself. All of its randomness comes through `Choices`, so that an exact world
+A move has no randomness of its own. It draws only through `Choices`, so that an enumerable world
 can replay every sequence of choices (`qalign_study.exact.moves`).
 """
 
@@ -19,9 +19,9 @@ class Proposal:
 
     Attributes:
         response: `y'`.
-        kept: how many of its first ids were the state's.
+        kept: number of its first ids that were kept from the state.
         log_correction: terms that add up to the log of the move's correction.
-        kept_again: how many of its last ids were the state's too.
+        kept_again: number of its last ids that were also kept.
     """
 
     response: Response
@@ -30,44 +30,45 @@ class Proposal:
     kept_again: int = 0
 
 
-Made = Proposal | NoProposal
+MoveResult = Proposal | NoProposal
+"""Result of one attempt of a move."""
 
 
 class Choices(Protocol):
-    """All that a move draws through. Each choice of a step has a role of its own."""
+    """A move's source of randomness and model output; each choice in a step has its own role."""
 
     max_new_tokens: int
     """The limit `L` on the length of a response, EOS included."""
 
     def uniform(self, n: int, role: str = "index") -> int:
-        """A whole number, uniform over {0, ..., n-1}."""
+        """Draw a whole number, uniform over {0, ..., n-1}."""
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
-        """A place, with probability in proportion to its weight."""
+        """Draw an index with probability proportional to its weight."""
 
     async def extend(
         self, y: Response, kept: int, *, until: frozenset[int] = frozenset(), role: str = "suffix"
     ) -> Response:
-        """Keep the first `kept` ids of `y` and draw on, to the end or through an id of `until`."""
+        """Keep the first `kept` ids of `y`; draw the rest, to the end or an id of `until`."""
 
     async def log_probs(self, before: tuple[int, ...], tokens: tuple[int, ...]) -> Sequence[float]:
-        """Natural log of the probability, as sampled, of each of `tokens` behind `before`."""
+        """Return ln of the probability, as sampled, of each of `tokens` after `before`."""
 
     async def entropies(self, y: Response) -> Sequence[float]:
-        """Entropy of the next token, as sampled, at each of the |y| places of `y`, in nats."""
+        """Return the entropy of the next token, as sampled, at each of the |y| places, in nats."""
 
     def join(self, y: Response, tail: tuple[int, ...], log_probs: Sequence[float]) -> Response:
-        """The response of the ids of `y` and a tail with these log-probabilities."""
+        """Return the response of the ids of `y` and a tail with these log-probabilities."""
 
 
 class Move(Protocol):
-    """How a proposal is made; where it can make none, it refuses and the state repeats.
+    """Makes proposals; where it returns `NoProposal`, the state repeats.
 
     A move that reads the log-probabilities of the state declares `needs_log_probs = True`; a chain
-    on a model that returns none then refuses it.
+    refuses such a move if its model returns no log-probabilities.
     """
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
 
 

@@ -1,6 +1,6 @@
-"""A user's own move, `FILE.py:NAME`: checked at every step, and known to this process by its name.
+"""A move from a user's file, `FILE.py:NAME`, checked at every step.
 
-Only the command line and Python load a file (`registry.load_move`); no link or request can.
+Only the command line and Python can load a file (`registry.load_move`); links and requests cannot.
 """
 
 import hashlib
@@ -8,27 +8,27 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from qalign_core.chain.moves.move import Choices, Made
+from qalign_core.chain.moves.move import Choices, MoveResult
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
 from qalign_core.types import Response
 from qalign_core.validation import first_line
 
 
 class OwnMove:
-    """A move of a user's file, whose mistakes are reported in one sentence.
+    """A move from a user's file; its mistakes become one-line errors.
 
     Args:
         move: an object with `async propose(choices, y)`, or its class.
         place: "FILE.py:NAME".
 
     Attributes:
-        needs_log_probs: whether it reads the log-probabilities of the state; unless the move
-            declares otherwise, it does.
+        needs_log_probs: True if it reads the log-probabilities of the state, the default unless
+            the move declares otherwise.
         revision: hash of the file.
         note: the sentence about the move in a trace; `certify` sets it.
 
     Raises:
-        InvalidSetting: it has no such method.
+        InvalidSetting: it has no coroutine method `propose`.
     """
 
     def __init__(self, move: Any, place: str) -> None:
@@ -39,31 +39,31 @@ class OwnMove:
         if not inspect.iscoroutinefunction(getattr(self.move, "propose", None)):
             raise InvalidSetting(f"{place} needs `async def propose(self, choices, y)`")
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
         try:
-            made = await self.move.propose(choices, y)
+            result = await self.move.propose(choices, y)
         except QAlignError:
             raise
         except Exception as error:
             problem = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidSetting(f"{self.place} failed with {problem}; fix the move") from error
-        if not isinstance(made, Made):
+        if not isinstance(result, MoveResult):
             raise InvalidSetting(
-                f"{self.place} returned {type(made).__name__}; return a Proposal, or a Refused"
+                f"{self.place} returned {type(result).__name__}; return a Proposal or a NoProposal"
             )
-        return made
+        return result
 
 
 LOADED: dict[str, OwnMove] = {}
-"""The own moves of this process by their places."""
+"""The loaded moves of this process, by place."""
 
 
 def own_move(place: str) -> OwnMove:
-    """A move that was loaded before.
+    """Return a move that this process has loaded.
 
     Raises:
-        ModelContractError: it was not.
+        ModelContractError: it has not been loaded.
     """
     if place not in LOADED:
         raise ModelContractError(

@@ -1,4 +1,11 @@
-"""The paper's move: keep a random prefix and draw the rest again (Eq. 4)."""
+"""The paper's move: keep a random prefix and draw the rest again (Eq. 4).
+
+The reverse move draws its index from |y'| places and this one from |y|, hence the correction:
+
+    >>> log_correction = length_ratio(new=10, old=12)
+    >>> round(float(sum(log_correction)), 4)  # log(12 / 10)
+    0.1823
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qalign_core.chain.moves.move import Choices, Made, Proposal
+from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Response
 
 
 def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
-    """The terms of `log(|y| / |y'|)` from the lengths, EOS counted; elementwise for arrays.
-
-    The reverse move draws its index from |y'| places, this one from |y|.
+    """Return the terms of `log(|y| / |y'|)` from the lengths, EOS included; elementwise for arrays.
 
     Raises:
         InvalidSetting: a length is below 1.
@@ -26,9 +31,9 @@ def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """Draw an index uniformly over the |y| places, keep the ids before it, rewrite the rest."""
+    """Draw an index uniformly over the |y| places, keep the ids before it, draw the rest again."""
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
         kept = choices.uniform(len(y))
         new = await choices.extend(y, kept)

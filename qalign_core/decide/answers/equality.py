@@ -61,6 +61,7 @@ def _compare(a: str, b: str) -> bool:
 
 def _read(answer: str) -> tuple[str, str]:
     """The kind of an answer (record, number, formula, symbol or words) and its canonical form."""
+    answer = _WRAPPING.sub(r"\1", answer)
     bare = _bare(answer)
     if _AMOUNTS.fullmatch(bare):
         return "record", bare
@@ -93,6 +94,8 @@ _SYMBOL = re.compile(r"\\?[A-Za-z]|\\[A-Za-z]+")
 _AMOUNTS = re.compile(r"(?:\d+|\?) [^\W\d_]+(?:, (?:\d+|\?) [^\W\d_]+)+")
 _EXCLAIMED = re.compile(r"(?<![\d)}])!+$")  # but 5! is a number
 _SCALE = re.compile(rf"\\text\s*\{{\s*((?:{SCALES})\b[^{{}}]*)\}}")
+# Braces that only group a list, and a sentence of LaTeX that announces the answer.
+_WRAPPING = re.compile(r"^\s*\$?\{([^{}\\]*,[^{}]*)\}\$?\s*$|^\s*\\text\s*\{[^{}]*\bis:?\s*\}")
 _NAME = re.compile(r"^\s*\\?[A-Za-z]\w*\s*=\s*")
 
 

@@ -24,7 +24,7 @@ from qalign_core.decide.answers.latex import (
     count_terms,
     read_expression,
 )
-from qalign_core.decide.answers.numerals import whole_number, written
+from qalign_core.decide.answers.numerals import format_number, whole_number
 from qalign_core.decide.answers.units import strip_unit
 
 logger = logging.getLogger(__name__)
@@ -419,7 +419,7 @@ def _expand(value: Any) -> Any:
 
 def _write(value: Any) -> str:
     if value.is_Rational:
-        return written(Fraction(int(value.p), int(value.q)))
+        return format_number(Fraction(int(value.p), int(value.q)))
     from sympy import latex
 
     text = latex(value, ln_notation=True, inv_trig_style="full")

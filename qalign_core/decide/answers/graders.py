@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.decide.answers.equality import same_answer
-from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable
+from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable, without_thinking
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import is_file_name
@@ -71,12 +71,12 @@ def references(reference: str) -> tuple[str, ...]:
     return (reference,)
 
 
-def joined(answers: list[str]) -> str:
+def join_references(answers: list[str]) -> str:
     """Write right answers as one reference, which `references` reads."""
     return answers[0] if len(answers) == 1 else json.dumps(answers, ensure_ascii=False)
 
 
-def either(reference: str) -> str:
+def format_references(reference: str) -> str:
     """The right answers for people: "Paris or City of Light"."""
     return " or ".join(references(reference))
 
@@ -122,7 +122,7 @@ def extractor_of_trace(name: str | None) -> AnswerExtractor | None:
 
 
 def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
-    """A grader of a user's functions, which never raises.
+    """A grader of a user's functions, which never raises; it reads no text between think tags.
 
     A failure is one line in the log, once per message; the text then has no answer, and the two
     answers are different.
@@ -136,8 +136,11 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
 
     def read(text: str) -> str | None:
         outcome = "such a text has no answer"
+        answered = without_thinking(text)
+        if answered is None:
+            return None
         try:
-            answer = extract(text)
+            answer = extract(answered)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a function may call `sys.exit()`

@@ -86,7 +86,7 @@ def whole_number(text: str) -> str | None:
     return _value(number, text[number.end("digits") :], "") or None
 
 
-def written(value: Fraction) -> str:
+def format_number(value: Fraction) -> str:
     """Write an exact value in the canonical form: integer, ending decimal, reduced fraction."""
     if value.denominator == 1:
         return str(value.numerator)
@@ -330,7 +330,7 @@ def _value(m: re.Match[str], after: str, text: str) -> str:
             value *= _SHORT_SCALES[kilo.lower()]
         elif kilo != "m":  # 5 m are meters; 5 B may be anything
             return UNKNOWN
-    return written(-value if sign else value)
+    return format_number(-value if sign else value)
 
 
 _NEGATIVE = {"-", "minus", "negative"}
@@ -397,7 +397,7 @@ def _in_words(clause: str) -> str | None:
     lead = words[max(0, start - 2) : start]
     if {"between", "either", "times", "plus", "twice", "than", "by"} & set(lead):
         return UNKNOWN
-    return written(-value if {"minus", "negative"} & set(lead[-1:]) else value)
+    return format_number(-value if {"minus", "negative"} & set(lead[-1:]) else value)
 
 
 def _begins(words: list[str], place: int) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from qalign_core.context import ASIDE, RUN
+from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import EngineError, QAlignError
 from qalign_core.validation import first_line
 
@@ -35,7 +35,7 @@ class Job:
     __slots__ = ("aside", "cancelled", "future", "loop", "run", "taken", "work")
 
     def __init__(self, work: Any) -> None:
-        self.work, self.run, self.aside = work, RUN.get(), ASIDE.get()
+        self.work, self.run, self.aside = work, RUN.get(), BACKGROUND.get()
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.cancelled = self.taken = False
