@@ -990,6 +990,18 @@ async def test_a_room_is_opened_joined_and_led_over_http(client, hall):
     assert moved.json() == {"t": 0, "hand": {"reached": reached, "best": None, "left": TRIES}}
 
 
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
+@pytest.mark.parametrize("path", ["/room/join", "/room/join/", "//room//join"])
+async def test_a_member_keeps_the_seat_however_scheme_and_address_are_written(client, scheme, path):
+    lead = (await client.post("/room/open/", json=SETTINGS)).json()
+    seat = (await client.post("/room/join", json={"code": lead["code"]})).json()
+    headers = {"Authorization": f"{scheme} {seat['token']}"}
+    url = f"http://localhost{path}"
+    again = await client.post(url, json={"code": lead["code"]}, headers=headers)
+    assert again.json() == seat
+    assert (await client.get("/room/")).status_code == 200
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"NaN", b"[" * 5000, b"\xff\xfe",
                                   b'"text"', b"{}", b'{"code": 7}', b'{"code": {"a": 1}}',
                                   b'{"code": "' + b"A" * 9000 + b'"}'],

@@ -530,6 +530,38 @@ def test_a_key_is_asked_for_where_there_is_one():
             client.models.list()
 
 
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER ", "bEARER"])
+def test_the_scheme_of_a_key_has_no_case(scheme):
+    with answering(served_by(ToyLM(), ToyRM(), key="abc")) as address:
+        headers = {"Authorization": f"{scheme} abc"}
+        assert httpx.get(f"{address}/v1/models", headers=headers, timeout=60).status_code == 200
+
+
+@pytest.mark.parametrize("sent", ["Basic abc", "abc", "Bearer", "Bearer abcd", "bearerabc", ""])
+def test_a_key_in_another_scheme_is_refused(sent):
+    with answering(served_by(ToyLM(), ToyRM(), key="abc")) as address:
+        answer = httpx.get(f"{address}/v1/models", headers={"Authorization": sent}, timeout=60)
+        assert answer.status_code == 401
+        assert "Authorization: Bearer KEY" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["//v1/models", "/v1/models/", "//v1//models//"])
+def test_slashes_that_clients_add_to_an_address_change_nothing(address, path):
+    models = httpx.get(f"{address}/v1/models", timeout=60).json()
+    assert httpx.get(f"{address}{path}", timeout=60).json() == models
+
+
+def test_slashes_behind_the_address_of_an_answer_and_a_trace_change_nothing(address):
+    body = {"model": "toy/qalign", "messages": [ASKED], "seed": 7, **FEW}
+    answer = httpx.post(f"{address}/v1/chat/completions/", json=body, timeout=60)
+    assert answer.status_code == 200
+    trace = answer.json()["choices"][0]["qalign"]["trace"]
+    assert httpx.get(f"{address}{trace}.jsonl/", timeout=60).status_code == 200
+    model = httpx.get(f"{address}/v1/models/toy/qalign/", timeout=60)
+    assert model.json()["id"] == "toy/qalign"
+    assert httpx.get(f"{address}/v1/", timeout=60).json()["error"]["code"] == "unknown_url"
+
+
 def test_beyond_this_machine_a_key_is_needed(capsys, monkeypatch):
     monkeypatch.delenv("QALIGN_API_KEY", raising=False)
     assert main(["serve", "--host", "0.0.0.0"]) == 2

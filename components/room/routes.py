@@ -16,6 +16,7 @@ from components.common.rpc import object_of
 from components.room.page import POLICY, page
 from components.room.service import RoomService
 from qalign_core.validation import is_text, short_repr
+from qalign_study.serve.guard import bearer_token
 from qalign_study.serve.refusal import HTTPRefusal
 
 MAX_LINK = 200
@@ -91,5 +92,5 @@ def _drawn(link: str) -> list[str]:
 
 
 def _token(request: Request) -> str:
-    """Who asks: the word behind "Bearer"."""
-    return request.headers.get("authorization", "").removeprefix("Bearer").strip()[:64]
+    """Return the token of the member who sends a request."""
+    return bearer_token(request.headers)[:64]

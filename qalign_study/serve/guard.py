@@ -36,6 +36,8 @@ MOST = (
     (re.compile(""), 4 * 2**20),
 )
 """Bytes of one body by its path: a class or chain; a problem; texts of a run; rewards of chains."""
+_OWN = re.compile(r"/(room(/|$)|v1/.)")
+"""Addresses of this project; the app's others belong to Gradio, which needs some final slashes."""
 RECEIVE = 30.0
 """Seconds in which a body must have arrived."""
 TOGETHER = 64 * 2**20
@@ -116,8 +118,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # an address joined of two parts may have a slash of each
-        scope = {**scope, "path": re.sub("/{2,}", "/", scope["path"])}
+        # clients join an address from two parts, each with a slash, or end it with one
+        path = re.sub("/{2,}", "/", scope["path"])
+        scope = {**scope, "path": path.rstrip("/") if _OWN.search(path) else path}
         headers, origin = Headers(scope=scope), ""
         try:
             origin = self._origins.check(scope, headers)
@@ -232,6 +235,12 @@ def is_local(address: str) -> bool:
         return ip_address(address).is_loopback
     except ValueError:  # no address: a socket of this machine
         return True
+
+
+def bearer_token(headers: Headers) -> str:
+    """Return the token of `Authorization: Bearer TOKEN`, "" without one; schemes have no case."""
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def check_kind(headers: Headers) -> None:

@@ -31,7 +31,7 @@ from qalign_core.types import TraceHeader
 from qalign_core.validation import from_json
 from qalign_study.export.player import page
 from qalign_study.serve.answer import Choice, Draw
-from qalign_study.serve.guard import Guard
+from qalign_study.serve.guard import Guard, bearer_token
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 from qalign_study.serve.request_schema import METHODS, ChatRequest, find_model, parse_request
@@ -88,8 +88,8 @@ class ChatAPI:
         """An endpoint that needs the key, if there is one, and whose defects have a sentence."""
 
         async def called(request: Request) -> Response:
-            given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-            if not hmac.compare_digest(given.encode(), self.key.encode()) and self.key:
+            token = bearer_token(request.headers)
+            if not hmac.compare_digest(token.encode(), self.key.encode()) and self.key:
                 raise HTTPRefusal(
                     401, "the key is missing or wrong; send it as Authorization: Bearer KEY",
                     code="invalid_api_key",
