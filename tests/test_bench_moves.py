@@ -61,6 +61,7 @@ def mine(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_users_move_runs_and_a_planted_error_is_caught_with_its_worst_pair(mine, capsys):
     assert main(["bench-moves", "suffix", "entropy", f"{mine}:Mine"]) == 0
     told = capsys.readouterr().out
@@ -262,6 +263,7 @@ def test_a_threshold_at_any_length_is_met(longest, planted):
     assert not compare_pairs(lm, move, TARGETS, prefers_b).is_exact
 
 
+@pytest.mark.slow
 def test_a_branch_that_no_world_runs_is_named(planted, capsys):
     assert main(["bench-moves", planted("AtAnUnknown")]) == 2
     printed = capsys.readouterr().out
@@ -334,6 +336,7 @@ def test_every_world_has_texts_that_a_block_refuses_and_a_rare_best_one():
         assert found.distance < 1e-9
 
 
+@pytest.mark.slow
 def test_the_table_has_a_line_per_set_and_move(capsys):
     command = "bench-moves suffix suffix+block(.) --task shifted long --problems 2 --steps 12"
     assert main([*command.split(), "--rm", "none", "--max-new-tokens", "48"]) == 0
