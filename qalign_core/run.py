@@ -334,9 +334,9 @@ class Run:
         parts = parse_moves(self.move)
         if limits is not None and any(part.is_own for part in parts):
             raise InvalidSetting(
-                f"the move {short_repr(self.move)} is a file of one's own, which only the "
-                "command line "
-                "runs; choose suffix, entropy or a mix such as suffix+block(:)"
+                f"the move {short_repr(self.move)} is in a file of your own, which servers and "
+                "links do not run; use it with `qalign run`, or choose suffix, entropy or a mix "
+                "such as suffix+block(:)"
             )
         if self.burn_in > self.steps:
             raise InvalidSetting(f"burn_in must be 0 to {self.steps} steps, got {self.burn_in}")
