@@ -552,7 +552,12 @@ def test_slashes_that_clients_add_to_an_address_change_nothing(address, path):
 
 
 def test_slashes_behind_the_address_of_an_answer_and_a_trace_change_nothing(address):
-    body = {"model": "toy/qalign", "messages": [ASKED], "seed": 7, **FEW}
+    body = {
+        "model": "toy/qalign",
+        "messages": [{"role": "user", "content": PROMPT}],
+        "seed": 7,
+        **FEW,
+    }
     answer = httpx.post(f"{address}/v1/chat/completions/", json=body, timeout=60)
     assert answer.status_code == 200
     trace = answer.json()["choices"][0]["qalign"]["trace"]
