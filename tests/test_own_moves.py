@@ -14,7 +14,7 @@ from qalign_study.commands import main
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.measure.results import load_results
 from qalign_study.serve.refusal import HTTPRefusal
-from qalign_study.serve.request_schema import asked
+from qalign_study.serve.request_schema import parse_request
 
 MINE = """
 from qalign_core.chain.moves.move import Proposal
@@ -147,9 +147,9 @@ REFUSED = "is in a file of your own, which servers and links do not run; use it 
 @pytest.mark.parametrize("move", OWN)
 def test_a_request_refuses_a_move_in_a_file(move):
     body = {"model": "embedded/qalign", "messages": [{"role": "user", "content": "Hi"}]}
-    assert asked({**body, "qalign": {"move": "suffix"}}, ("embedded",), {}, Limits())
+    assert parse_request({**body, "qalign": {"move": "suffix"}}, ("embedded",), {}, Limits())
     with pytest.raises(HTTPRefusal, match=REFUSED) as refusal:
-        asked({**body, "qalign": {"move": move}}, ("embedded",), {}, Limits())
+        parse_request({**body, "qalign": {"move": move}}, ("embedded",), {}, Limits())
     assert (refusal.value.status, refusal.value.error["error"]["param"]) == (400, "qalign.move")
 
 
