@@ -39,10 +39,16 @@ from components.common.theme import head, theme
 from components.compare.page import build_compare_page
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
-from components.learn.exhibit import exhibit
+from components.learn.exhibit import build_exhibit
 from components.learn.guide import build_guide
-from components.learn.lessons import lessons
-from components.learn.page import build_learn_page, build_panel, entries, judged, told
+from components.learn.lessons import load_lessons
+from components.learn.page import (
+    build_learn_page,
+    build_panel,
+    check_prediction,
+    lesson_message,
+    list_lessons,
+)
 from components.request_guard import guarded
 from components.results.page import build_results_page
 from components.room.rooms import Caps, RoomLesson
@@ -148,12 +154,12 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     runs = runs or Runs()
-    hall = RoomService(runs, _taught, Caps.from_environment(os.environ))
+    service = RoomService(runs, _room_lesson, Caps.from_environment(os.environ))
     origin_policy = OriginPolicy.from_environment(os.environ)
     app_kwargs = {
         "middleware": MIDDLEWARE,
         "routes": [
-            *room_routes(hall, entries(), hidden=origin_policy.is_space),
+            *room_routes(service, list_lessons(), hidden=origin_policy.is_space),
             *chat_routes(runs, origin_policy, os.environ),
             *routes(),
         ],
@@ -163,19 +169,22 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 
 
-def _taught(name: str) -> RoomLesson:
-    """A lesson as a room teaches it."""
-    lesson = lessons()[name]
-    shown = cache(lambda k: exhibit(lesson.stops[k], answered=True))
+def _room_lesson(name: str) -> RoomLesson:
+    """Return a lesson as a room teaches it; KeyError if there is none."""
+    lesson = load_lessons()[name]
+    answered_exhibit = cache(lambda k: build_exhibit(lesson.stops[k], answered=True))
     stops = [
-        {**told_, "shows": exhibit(stop)}
-        for told_, stop in zip(told(lesson)["stops"], lesson.stops, strict=True)
+        {**message, "exhibit": build_exhibit(stop)}
+        for message, stop in zip(lesson_message(lesson)["stops"], lesson.stops, strict=True)
     ]
     return RoomLesson(
         name=name,
         title=lesson.title,
         stops=stops,
-        judge=lambda k, said: {**judged(lesson.stops[k], said), "shows": shown(k)},
+        judge=lambda k, prediction: {
+            **check_prediction(lesson.stops[k], prediction),
+            "exhibit": answered_exhibit(k),
+        },
     )
 
 

@@ -185,9 +185,9 @@ async def predict(room: Room) -> float:
     """All members predict at one moment: seconds until the instructor's screen has them all."""
     n, new = len(room.members), random.randrange(100, 1000)
     begun = time.perf_counter()
-    said = (room.ask("say", m.token, stop=0, said=f"{new}") for m in room.members)
+    said = (room.ask("predict", m.token, stop=0, prediction=f"{new}") for m in room.members)
     await asyncio.gather(*said)
-    counted = lambda: dict(room.lead.told["class"]["said"]) == {f"{new}": n}  # noqa: E731
+    counted = lambda: dict(room.lead.told["class"]["predictions"]) == {f"{new}": n}  # noqa: E731
     await room.until(counted)
     return time.perf_counter() - begun
 
@@ -224,7 +224,7 @@ async def draw(room: Room, member: Screen, states: Sequence[Any], late: list[flo
         now = time.perf_counter()
         drawn = min(stage["steps"] + 1, 1 + int((now - begun) / stage["pace"]))
         batch = {"round": stage["round"], "t": sent, "states": states[sent:drawn]}
-        sent = (await room.ask("moved", member.token, **batch))["t"] + 1
+        sent = (await room.ask("states", member.token, **batch))["t"] + 1
         late.append(time.perf_counter() - now)
         await asyncio.sleep(stage["every"])
 

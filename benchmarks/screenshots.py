@@ -45,7 +45,7 @@ SETTLED = """() => Promise.all(document.getAnimations().map((a) => a.finished.ca
     .then(() => document.fonts.ready).then(() => new Promise((done) =>
         requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))"""
 TOP = """() => { scrollTo(0, 0);
-    document.querySelector('.learn-lit')?.scrollIntoView({ block: 'nearest' }) }"""
+    document.querySelector('.learn-highlight')?.scrollIntoView({ block: 'nearest' }) }"""
 DRAWN = 600
 """Milliseconds that figures may take to follow the window's size; nothing says when they have."""
 

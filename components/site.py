@@ -12,7 +12,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from components.learn.alone import carried
+from components.learn.alone import build_static_lessons
 from components.watch.gallery import gallery, write_slides
 from qalign_core.record.trace import write_whole
 from qalign_study.export import dictionary
@@ -29,12 +29,12 @@ _MISSING = (
     "one: install the project and run python app.py."
 )
 _LESSONS = """
-const { list, ...rest } = JSON.parse(document.getElementById("carried").textContent);
+const { list, ...rest } = JSON.parse(document.getElementById("lessons").textContent);
 const [first] = Object.values(rest.lessons);
 const [text] = Object.values(rest.runs);
 QAlign.mount(document.getElementById("watch-player"), { text, autoplay: false });
 QAlignLearn.list(document.querySelector(".learn-list"));
-QAlignLearn.mount({ first, list, value: "" }, answering(rest), () => {});
+QAlignLearn.mount({ first, list, value: "" }, staticServer(rest), () => {});
 """
 
 
@@ -76,13 +76,14 @@ def _learn() -> str:
     visible_parts = [WEB / name / name for name in ("player", "inside", "learn")]
     parts = [*visible_parts, WEB / "learn" / "alone"]
     style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*visible_parts)
+    data = as_data(json.dumps(build_static_lessons()))
     style += ".learn-open .learn-list { display: none }"
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     return (
         f"{head('Lessons: QAlign Explorer', style, PLAYS)}<body><main><h1>Lessons</h1>"
         '<p><a href="index.html">QAlign Explorer</a> · <a href="watch.html" id="watch-run">Watch'
         '</a></p><div class="learn-list"></div><div id="watch-player"></div></main>'
-        f'<script type="application/json" id="carried">{as_data(json.dumps(carried()))}</script>'
+        f'<script type="application/json" id="lessons">{data}</script>'
         f"<script>{script}</script><script>{FOLLOW}{_LESSONS}</script></body></html>\n"
     )
 

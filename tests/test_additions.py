@@ -11,7 +11,7 @@ import pytest
 from components.common import form
 from components.common.form import RunForm
 from components.learn.facts import FACTS, value_of
-from components.learn.lessons import FOLDER, InvalidLesson, lessons
+from components.learn.lessons import FOLDER, InvalidLesson, load_lessons
 from components.session.runs import Runs
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run, setting
@@ -42,11 +42,11 @@ def test_a_lesson_is_a_file_and_a_new_fact_a_method(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InvalidLesson, match="'warmth' is not a fact of watch"):
-        lessons(folder)  # the control: the fact is new
+        load_lessons(folder)  # the control: the fact is new
     monkeypatch.setattr(FACTS["watch"], "warmth", lambda self: 21, raising=False)
-    *_, last = found = lessons(folder)
+    *_, last = found = load_lessons(folder)
     assert last == "warm"
-    assert len(found) == len(lessons(FOLDER)) + 1
+    assert len(found) == len(load_lessons(FOLDER)) + 1
     assert value_of("warmth", found["warm"].stops[0].at) == 21
 
 

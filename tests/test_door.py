@@ -34,7 +34,7 @@ import app
 from components.common.rpc import server_functions
 from components.request_guard import RequestGuard
 from components.room import routes
-from components.room import service as halls
+from components.room import service as service_module
 from components.room.rooms import Caps
 from components.room.routes import _drawn, qr_rows, room_routes
 from components.room.service import SCREENS, RoomService
@@ -63,7 +63,7 @@ def served(**options: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-async def hall() -> AsyncIterator[RoomService]:
+async def service() -> AsyncIterator[RoomService]:
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
     made = RoomService(runs, {}.__getitem__, Caps(steps=4))
     yield made
@@ -82,9 +82,9 @@ def asking(
     return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
 
 
-def rooms_of(hall: RoomService, **options: Any) -> Starlette:
+def rooms_of(service: RoomService, **options: Any) -> Starlette:
     handlers: Any = {HTTPRefusal: respond_refused}
-    return Starlette(routes=room_routes(hall, (), **options), exception_handlers=handlers)
+    return Starlette(routes=room_routes(service, (), **options), exception_handlers=handlers)
 
 
 async def body_of(request: Request) -> PlainTextResponse:
@@ -129,9 +129,9 @@ def test_this_machines_own_names_are_let_in(toy_app, host):
     assert httpx.get(f"{toy_app}config", headers={"Host": host}, timeout=60).status_code == 200
 
 
-async def test_a_rebound_name_opens_no_room_and_would_without_the_guard(hall):
+async def test_a_rebound_name_opens_no_room_and_would_without_the_guard(service):
     for ours, status in ((OriginPolicy(), 421), (Anybody(), 200)):
-        async with asking(rooms_of(hall), ours, "evil.localhost") as page:
+        async with asking(rooms_of(service), ours, "evil.localhost") as page:
             assert (await page.post("/room/open", json=SETTINGS)).status_code == status
 
 
@@ -277,8 +277,8 @@ def test_the_apps_own_pages_ask(toy_app):
     assert "access-control-allow-origin" not in answer.headers  # it needs no leave
 
 
-async def test_a_foreign_page_opens_a_room_without_the_guard(hall):
-    async with asking(rooms_of(hall), Anybody()) as page:
+async def test_a_foreign_page_opens_a_room_without_the_guard(service):
+    async with asking(rooms_of(service), Anybody()) as page:
         head = {"Origin": "https://example.org"}
         opened = await page.post("/room/open", json=SETTINGS, headers=head)
         assert opened.json()["token"]
@@ -286,13 +286,13 @@ async def test_a_foreign_page_opens_a_room_without_the_guard(hall):
 
 @pytest.mark.parametrize("kind", ["text/plain", "text/plain;charset=UTF-8", "multipart/form-data",
                                   "application/x-www-form-urlencoded", "", "json"])  # fmt: skip
-async def test_what_a_page_may_send_unasked_opens_no_room(hall, kind):
-    async with asking(rooms_of(hall)) as page:
+async def test_what_a_page_may_send_unasked_opens_no_room(service, kind):
+    async with asking(rooms_of(service)) as page:
         content = json.dumps(SETTINGS)
         plain = await page.post("/room/open", content=content, headers={"Content-Type": kind})
         assert plain.status_code == 415
         assert "application/json" in sentence(plain)
-        assert not list(hall.rooms)
+        assert not list(service.rooms)
         kind = "application/json; charset=utf-8"  # the control: the kind is all that is wrong
         declared = await page.post("/room/open", content=content, headers={"Content-Type": kind})
         assert declared.status_code == 200
@@ -582,44 +582,44 @@ async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, 
         assert await streams(one, [path] * 3, open_) == [200] * 3
 
 
-async def test_a_room_has_so_many_screens_of_its_instructor(hall):
-    lead = await hall.open(SETTINGS, "here")
+async def test_a_room_has_so_many_screens_of_its_instructor(service):
+    lead = await service.open(SETTINGS, "here")
     place = lead["code"], lead["token"]
     async with AsyncExitStack() as stack:
         for _ in range(SCREENS):
-            stream = hall.follow(*place)
+            stream = service.follow(*place)
             stack.push_async_callback(stream.aclose)  # type: ignore[attr-defined]
             await anext(stream)
         with pytest.raises(HTTPRefusal, match="screens show this room already"):
-            hall.follow(*place)
-    unread = [hall.follow(*place) for _ in range(SCREENS)]  # they count before they begin
+            service.follow(*place)
+    unread = [service.follow(*place) for _ in range(SCREENS)]  # they count before they begin
     with pytest.raises(HTTPRefusal, match="screens show this room already"):
-        hall.follow(*place)
+        service.follow(*place)
     unread.clear()  # and no longer when their readers never come
-    hall.follow(*place)
+    service.follow(*place)
 
 
-async def test_two_hundred_screens_that_come_at_once_get_the_same_places(hall, monkeypatch):
-    monkeypatch.setattr(halls, "LOOK", 0.001)
-    async with asking(rooms_of(hall)) as client:
+async def test_two_hundred_screens_that_come_at_once_get_the_same_places(service, monkeypatch):
+    monkeypatch.setattr(service_module, "LOOK", 0.001)
+    async with asking(rooms_of(service)) as client:
         lead = (await client.post("/room/open", json=SETTINGS)).json()
         path, head = f"/room/follow?code={lead['code']}", bearer(lead["token"])
         screens = [asyncio.create_task(client.get(path, headers=head)) for _ in range(200)]
         await until(lambda: sum(screen.done() for screen in screens) == 200 - SCREENS)
-        await hall.lead(lead["code"], lead["token"], {"do": "end"})
+        await service.lead(lead["code"], lead["token"], {"do": "end"})
         answers = Counter(answer.status_code for answer in await asyncio.gather(*screens))
     assert answers == {200: SCREENS, 429: 200 - SCREENS}
 
 
 @pytest.mark.parametrize("rooms_count_their_own", [True, False])
 async def test_members_behind_one_address_follow_their_rooms_together(
-    hall, monkeypatch, rooms_count_their_own
+    service, monkeypatch, rooms_count_their_own
 ):
     monkeypatch.setattr(guard, "OPEN", 3)
-    monkeypatch.setattr(halls, "LOOK", 0.001)
+    monkeypatch.setattr(service_module, "LOOK", 0.001)
     if not rooms_count_their_own:  # the control: the address would count them
         monkeypatch.setattr(RequestGuard, "_counts", lambda *_: True)
-    async with asking(rooms_of(hall)) as school:
+    async with asking(rooms_of(service)) as school:
         leads = [(await school.post("/room/open", json=SETTINGS)).json() for _ in range(4)]
         follow = []
         for lead in leads:
@@ -630,11 +630,11 @@ async def test_members_behind_one_address_follow_their_rooms_together(
                     "/room/follow", params=place, headers=bearer(seat.json()["token"])
                 )
                 follow.append(asyncio.create_task(stream))
-        rooms = [hall.rooms.find(lead["code"]) for lead in leads]
+        rooms = [service.rooms.find(lead["code"]) for lead in leads]
         open_ = 40 if rooms_count_their_own else 3
         await until(lambda: sum(m.streams for r in rooms for m in r.members.values()) == open_)
         for lead in leads:
-            await hall.lead(lead["code"], lead["token"], {"do": "end"})
+            await service.lead(lead["code"], lead["token"], {"do": "end"})
         answers = Counter(answer.status_code for answer in await asyncio.gather(*follow))
         assert answers == {200: open_, **({429: 37} if open_ == 3 else {})}
 
@@ -658,7 +658,7 @@ BODIES = {
     "login": b'{"username": %s}',
     "room/open": b'{"prompt": "Hi", "beta": %s}',
     "room/join": b'{"code": %s}',
-    "room/moved": b'{"code": "ABCD2345", "states": [%s]}',
+    "room/states": b'{"code": "ABCD2345", "states": [%s]}',
 }
 
 
@@ -797,8 +797,8 @@ async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guar
 # QR codes.
 
 
-async def test_a_code_is_drawn_for_the_instructor_only_and_so_often(hall):
-    async with asking(rooms_of(hall)) as client:
+async def test_a_code_is_drawn_for_the_instructor_only_and_so_often(service):
+    async with asking(rooms_of(service)) as client:
         lead = (await client.post("/room/open", json=SETTINGS)).json()
         seat = (await client.post("/room/join", json={"code": lead["code"]})).json()
 
@@ -813,7 +813,7 @@ async def test_a_code_is_drawn_for_the_instructor_only_and_so_often(hall):
         assert 429 in drawn
 
 
-async def test_a_code_is_drawn_once_and_off_the_loop(hall, monkeypatch):
+async def test_a_code_is_drawn_once_and_off_the_loop(service, monkeypatch):
     threads: set[threading.Thread] = set()
 
     def drawn(link: object) -> list[str]:
@@ -822,8 +822,8 @@ async def test_a_code_is_drawn_once_and_off_the_loop(hall, monkeypatch):
 
     monkeypatch.setattr(routes, "qr_rows", drawn)
     _drawn.cache_clear()
-    lead = await hall.open(SETTINGS, "here")
-    async with asking(rooms_of(hall)) as client:
+    lead = await service.open(SETTINGS, "here")
+    async with asking(rooms_of(service)) as client:
         for _ in range(5):
             body = {"code": lead["code"], "link": "http://localhost/room"}
             answer = await client.post("/room/qr", json=body, headers=bearer(lead["token"]))
@@ -837,18 +837,18 @@ async def test_a_code_is_drawn_once_and_off_the_loop(hall, monkeypatch):
 # Rooms of one address.
 
 
-async def test_one_address_holds_half_of_the_rooms_until_it_closes_one(hall):
-    lead, *_ = [await hall.open(SETTINGS, "192.0.2.9") for _ in range(4)]
+async def test_one_address_holds_half_of_the_rooms_until_it_closes_one(service):
+    lead, *_ = [await service.open(SETTINGS, "192.0.2.9") for _ in range(4)]
     with pytest.raises(HTTPRefusal, match="your address has 4 rooms open on this server") as error:
-        await hall.open(SETTINGS, "192.0.2.9")
+        await service.open(SETTINGS, "192.0.2.9")
     assert error.value.status == 429
-    await hall.open(SETTINGS, "192.0.2.10")
-    await hall.lead(lead["code"], lead["token"], {"do": "end"})
-    await hall.open(SETTINGS, "192.0.2.9")
+    await service.open(SETTINGS, "192.0.2.10")
+    await service.lead(lead["code"], lead["token"], {"do": "end"})
+    await service.open(SETTINGS, "192.0.2.9")
 
 
-async def test_where_a_proxy_hides_addresses_all_rooms_are_open_to_all(hall):
-    async with asking(rooms_of(hall, hidden=True)) as proxy:
+async def test_where_a_proxy_hides_addresses_all_rooms_are_open_to_all(service):
+    async with asking(rooms_of(service, hidden=True)) as proxy:
         answers = [await proxy.post("/room/open", json=SETTINGS) for _ in range(6)]
     assert {answer.status_code for answer in answers} == {200}
 

@@ -264,14 +264,14 @@ async def test_a_visitor_hears_of_the_end_of_a_run_of_several_chains(kind):
 )
 async def test_a_room_hears_of_every_end(rm, trouble):
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), rm))
-    hall = RoomService(runs, {}.__getitem__, Caps(steps=4))
+    service = RoomService(runs, {}.__getitem__, Caps(steps=4))
     try:
-        await hall.open(SETTINGS, "")
-        (room,) = hall.rooms
+        await service.open(SETTINGS, "")
+        (room,) = service.rooms
         await until(lambda: room.trouble)
         assert room.trouble == trouble
     finally:
-        await end(hall)
+        await end(service)
 
 
 @pytest.mark.parametrize("stream", [True, False])

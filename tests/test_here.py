@@ -12,8 +12,8 @@ from test_save import saved
 import app
 from components.learn.alone import NEEDS, SERVED
 from components.learn.facts import Share, value_of
-from components.learn.lessons import lessons
-from components.learn.page import judged
+from components.learn.lessons import load_lessons
+from components.learn.page import check_prediction
 from components.session.drawing import BrowserReply, draw_run
 from components.session.runs import Runs
 from components.site import write_site
@@ -205,16 +205,16 @@ async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path
         await shown.click("text=Lessons")
         await shown.click("text=Skip")  # the first pass opens by itself
         assert await shown.locator(".learn-list li h3").all_text_contents() == [
-            lessons()[name].title for name in ("first-pass", "one-step")
+            load_lessons()[name].title for name in ("first-pass", "one-step")
         ]
         for name in ("first-pass", "one-step"):
-            await take(shown, lessons()[name])
+            await take(shown, load_lessons()[name])
         assert errors == []
     finally:
         await context.close()
 
 
-OUTCOME = """sent => answering(JSON.parse(document.getElementById("carried").textContent))
+OUTCOME = """sent => staticServer(JSON.parse(document.getElementById("lessons").textContent))
   .check(sent)"""
 
 
@@ -226,12 +226,14 @@ async def take(page, lesson) -> None:
         needs = stop.at.tab in SERVED
         assert await page.locator(f".learn-words >> text={NEEDS}").count() == needs
         for said in predictions(stop):
-            sent = {"lesson": lesson.name, "stop": k, "said": said}
-            assert await page.evaluate(OUTCOME, sent) == judged(stop, said), sent
+            sent = {"lesson": lesson.name, "stop": k, "prediction": said}
+            assert await page.evaluate(OUTCOME, sent) == check_prediction(stop, said), sent
         if stop.ask:
             await page.click("text=Show me")
-            await page.wait_for_selector(f".learn-told >> text={judged(stop, '')['says']}")
-        await page.wait_for_selector(".learn-lit")
+            await page.wait_for_selector(
+                f".learn-status >> text={check_prediction(stop, '')['explanation']}"
+            )
+        await page.wait_for_selector(".learn-highlight")
         await page.click(".learn-next")
     await page.click(".learn-foot >> text=Close")
 

@@ -10,18 +10,18 @@ import pytest
 from browser import hear
 
 from components.learn.facts import Share, value_of
-from components.learn.lessons import lessons
-from components.learn.page import filled, judged
+from components.learn.lessons import load_lessons
+from components.learn.page import check_prediction, fill_facts
 from components.results.sheet import show
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 API = "document.querySelector('#watch-player .qp').qalign"
-LESSONS = lessons()
+LESSONS = load_lessons()
 FIRST = next(iter(LESSONS.values()))
 APART = """() => {
-  const node = document.querySelector('.learn-lit');
+  const node = document.querySelector('.learn-highlight');
   if (!node) return false; // what is to be lit may be drawn in the next frame
   const lit = node.getBoundingClientRect();
   const panel = document.querySelector('.learn-panel').getBoundingClientRect();
@@ -58,7 +58,7 @@ async def tab_to(page, selector: str) -> None:
 
 async def predict(page, stop, right: bool) -> None:
     """Make a right or a wrong prediction with the keyboard alone, and read what is said of it."""
-    ask, value = stop.ask, judged(stop, "")["value"]
+    ask, value = stop.ask, check_prediction(stop, "")["value"]
     if ask.kind == "choice":
         said = next(option for option in ask.options if (option == value) == right)
         place = list(ask.options).index(said)
@@ -84,8 +84,8 @@ async def predict(page, stop, right: bool) -> None:
             await page.keyboard.press("ArrowRight")
         said = await page.input_value("#learn-spot")
     await page.keyboard.press("Enter")
-    await page.wait_for_selector(f".learn-told[data-right={'true' if right else 'false'}]")
-    assert await page.inner_text(".learn-told") == judged(stop, said)["says"]
+    await page.wait_for_selector(f".learn-status[data-right={'true' if right else 'false'}]")
+    assert await page.inner_text(".learn-status") == check_prediction(stop, said)["explanation"]
 
 
 async def walk(page, lesson) -> None:
@@ -93,10 +93,10 @@ async def walk(page, lesson) -> None:
     right = True
     for stop in lesson.stops:
         await titled(page, stop.title)
-        assert await page.inner_text(".learn-words p") == filled(stop.text, stop.at, stop.at)
-        await page.wait_for_selector(".learn-lit")
+        assert await page.inner_text(".learn-words p") == fill_facts(stop.text, stop.at, stop.at)
+        await page.wait_for_selector(".learn-highlight")
         if stop.ask:
-            before = await page.inner_text(".learn-told")
+            before = await page.inner_text(".learn-status")
             assert before == ""
             await predict(page, stop, right)
             right = not right
@@ -138,7 +138,7 @@ async def kept(page, lesson) -> None:
         sheet = Path(await (await saved.value).path()).read_text(encoding="utf-8")
         for stop in lesson.stops:
             if stop.ask:
-                asked = filled(stop.ask.question, stop.ask.then, stop.ask.then)
+                asked = fill_facts(stop.ask.question, stop.ask.then, stop.ask.then)
                 assert asked[:20] in sheet
         assert "You: " in sheet
         assert "(right)" in sheet
@@ -174,7 +174,7 @@ async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
 async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visit, toy_app):
     page = await visit(toy_app, first=True, moving=True)
     await titled(page, FIRST.stops[0].title)
-    await page.wait_for_selector(".learn-lit")
+    await page.wait_for_selector(".learn-highlight")
     assert await page.evaluate(f"[{API}.position.t, {API}.position.playing]") == [0, False]
     await page.evaluate("document.activeElement.blur()")  # arrows turn it wherever the focus is not
     await page.keyboard.press("ArrowRight")
@@ -215,7 +215,7 @@ async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_ac
     visit, toy_app
 ):
     page = await visit(f"{toy_app}?lesson=one-step", first=True)
-    await page.wait_for_selector(".learn-lit")
+    await page.wait_for_selector(".learn-highlight")
     await page.evaluate(AXE.read_text(encoding="utf-8"))
     for dark in (False, True):
         await page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", dark)
@@ -227,12 +227,12 @@ async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_ac
         await page.wait_for_selector(way)
         await page.click(".learn-next")
         await page.wait_for_function(
-            "document.querySelector('.learn-told').textContent.includes('Predict')"
+            "document.querySelector('.learn-status').textContent.includes('Predict')"
         )
         assert await page.inner_text(".learn-next") == "Check"
         await page.click("text=Show me")
         await page.wait_for_function("document.querySelector('.learn-next').textContent === 'Next'")
-        assert await page.get_attribute(".learn-told", "data-right") == ""
+        assert await page.get_attribute(".learn-status", "data-right") == ""
         await page.click(".learn-next")
 
 
@@ -288,10 +288,10 @@ async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(visit, toy
     await page.fill("#learn-number", "0")
     await page.click(".learn-next")
     await page.get_by_text("The figure is being drawn…").wait_for()
-    assert await page.get_attribute(".learn-told", "data-right") == ""
+    assert await page.get_attribute(".learn-status", "data-right") == ""
     assert await page.locator(".learn-next").is_disabled()
     drawn.set()
-    await page.wait_for_selector(".learn-told[data-right=false]")
+    await page.wait_for_selector(".learn-status[data-right=false]")
     assert "of long" in await page.text_content("#results-facts")
     await figure.wait_for(state="visible")
 
@@ -317,9 +317,9 @@ async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_ch
     await predict(page, lesson.stops[halves], True)
     # the verdict comes from the server after its place has been lit
     await page.wait_for_function(WITHIN, arg=[".qp-trust", "body"])
-    await page.wait_for_function(WITHIN, arg=[".learn-told", ".learn-panel"])
+    await page.wait_for_function(WITHIN, arg=[".learn-status", ".learn-panel"])
     other = await visit(f"{toy_app}?lesson=trust&stop={four + 1}", height=800)
     await titled(other, lesson.stops[four].title)
     await predict(other, lesson.stops[four], False)
-    await other.wait_for_function(WITHIN, arg=[".learn-told", ".learn-panel"])
+    await other.wait_for_function(WITHIN, arg=[".learn-status", ".learn-panel"])
     assert await other.evaluate(f"{API}.position.chain") == 1

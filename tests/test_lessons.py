@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from components.learn.facts import FACTS, Place, Share, facts_of, run_of, shown, value_of
+from components.learn.facts import FACTS, Place, Share, facts_of, format_value, run_of, value_of
 from components.learn.guide import GUIDE, exercises
-from components.learn.lessons import LIT, InvalidLesson, lessons, read_lesson
-from components.learn.page import judged, told
+from components.learn.lessons import HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
+from components.learn.page import check_prediction, lesson_message
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
@@ -24,7 +24,7 @@ from qalign_study.measure.diagnostics import agreement, ess
 pytestmark = pytest.mark.recorded
 
 TEACHING = Path(__file__).parent.parent / "docs" / "teaching.md"
-LESSONS = lessons()
+LESSONS = load_lessons()
 ASKED = [
     pytest.param(stop, id=f"{name}-{k}")
     for name, lesson in LESSONS.items()
@@ -73,7 +73,7 @@ def test_a_lesson_takes_6_to_9_minutes_and_asks_twice_or_more(lesson):
 
 @pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
 def test_what_goes_to_the_browser_is_whole_and_tells_no_outcome(lesson):
-    text = json.dumps(told(lesson))
+    text = json.dumps(lesson_message(lesson))
     assert "{" not in "".join(stop["text"] for stop in json.loads(text)["stops"])
     for stop in lesson.stops:
         if stop.ask:
@@ -83,18 +83,18 @@ def test_what_goes_to_the_browser_is_whole_and_tells_no_outcome(lesson):
 
 @pytest.mark.parametrize("stop", ASKED)
 def test_every_prediction_can_be_right_and_wrong(stop):
-    unasked = judged(stop, "")
+    unasked = check_prediction(stop, "")
     assert unasked["right"] is None
     if stop.ask.kind == "choice":
-        verdicts = {said: judged(stop, said)["right"] for said in stop.ask.options}
+        verdicts = {said: check_prediction(stop, said)["right"] for said in stop.ask.options}
         assert sum(verdicts.values()) == 1
         assert verdicts[unasked["value"]]
     else:
         value = value_of(stop.ask.fact, stop.ask.then)
         number = 100 * value if isinstance(value, Share) else value
         assert math.isfinite(number)
-        assert judged(stop, str(number))["right"]
-        assert not judged(stop, str(number + 2 * stop.ask.within + 1))["right"]
+        assert check_prediction(stop, str(number))["right"]
+        assert not check_prediction(stop, str(number + 2 * stop.ask.within + 1))["right"]
 
 
 @pytest.mark.parametrize("stop", ASKED)
@@ -107,7 +107,7 @@ def test_what_is_told_to_those_who_are_right_is_not_told_again_to_the_others(sto
 def test_of_options_that_are_numbers_the_nearest_is_right():
     stop = next(s for s in LESSONS["beta"].stops if s.ask and s.ask.fact == "patience")
     near = min(stop.ask.options, key=lambda n: abs(int(n) - value_of("patience", stop.ask.then)))
-    assert {n: judged(stop, n)["right"] for n in stop.ask.options} == {
+    assert {n: check_prediction(stop, n)["right"] for n in stop.ask.options} == {
         n: n == near for n in stop.ask.options
     }
     assert len(stop.ask.options) > 2
@@ -126,11 +126,11 @@ def test_the_chain_that_is_stuck_has_the_lowest_r_hat_of_its_own():
     assert max(own) < together.rhat
     # each chain alone would have warned, so the lesson does not say that none would
     assert [found.is_mixed for found in (*alone, together)] == [False] * 5
-    assert len({shown(found.limit) for found in alone}) == 1
-    assert judged(stop, "lowest")["right"]
+    assert len({format_value(found.limit) for found in alone}) == 1
+    assert check_prediction(stop, "lowest")["right"]
     for said in ("lowest", "highest"):
-        text = judged(stop, said)["says"]
-        assert all(shown(n) in text for n in (*own, alone[1].limit, together.rhat))
+        text = check_prediction(stop, said)["explanation"]
+        assert all(format_value(n) in text for n in (*own, alone[1].limit, together.rhat))
     assert [value_of(f"chain_says:{chain}", place) for chain in (0, 2, 3)] == ["63"] * 3
     assert value_of("chain_says:1", place) != "63"
 
@@ -158,7 +158,12 @@ def test_every_fact_says_what_it_is():
 
 
 def test_shares_are_read_in_percent_and_numbers_as_elsewhere():
-    assert [shown(x) for x in (Share(0.25), 1234, -0.5, "58")] == ["25%", "1,234", "−0.5", "58"]
+    assert [format_value(x) for x in (Share(0.25), 1234, -0.5, "58")] == [
+        "25%",
+        "1,234",
+        "−0.5",
+        "58",
+    ]
 
 
 def test_a_good_file_is_read(tmp_path):
@@ -218,21 +223,21 @@ def test_a_wrong_file_gets_one_sentence_with_its_place(tmp_path, old, new, said)
 def test_a_lesson_goes_on_with_one_that_there_is(tmp_path):
     written(tmp_path, GOOD.replace("minutes = 5", 'minutes = 5\nonward = ["b"]'))
     with pytest.raises(InvalidLesson, match="continues with 'b', which does not exist"):
-        lessons(tmp_path)
+        load_lessons(tmp_path)
 
 
 def test_what_the_browser_says_is_an_answer_or_refused():
     asked = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "choice")
     with pytest.raises(ValueError, match="not one of the options"):
-        judged(asked, "<script>")
+        check_prediction(asked, "<script>")
     number = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "number")
     with pytest.raises(ValueError, match="convert"):
-        judged(number, "many")
+        check_prediction(number, "many")
 
 
 def test_each_page_of_the_app_that_a_lesson_speaks_of_has_something_to_light():
-    assert set(LIT) == set(FACTS)
-    assert all(LIT.values())
+    assert set(HIGHLIGHTS) == set(FACTS)
+    assert all(HIGHLIGHTS.values())
 
 
 def test_the_table_of_what_is_to_be_understood_quotes_the_lessons():

@@ -9,14 +9,14 @@ import axe_playwright_python
 import pytest
 from traces import toy_trace
 
-from components.learn.lessons import lessons
-from components.learn.page import filled, judged
+from components.learn.lessons import load_lessons
+from components.learn.page import check_prediction, fill_facts
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 API = "document.querySelector('#watch-player .qp').qalign"
-LESSON = lessons()["one-step"]
+LESSON = load_lessons()["one-step"]
 FIGURES = 4
 # what is read has 28 pixels or more, numbers at axes and the keys of figures 26
 SEEN = """() => {
@@ -139,19 +139,21 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     async with page.expect_popup() as opened:
         await page.keyboard.press("s")
     notes = await opened.value
-    for words in (filled(stop.text, stop.at, stop.at), stop.notes, f"Next: {following.title}"):
+    for words in (fill_facts(stop.text, stop.at, stop.at), stop.notes, f"Next: {following.title}"):
         await notes.wait_for_selector(f"text={words}")
     assert not await page.locator(".learn-panel").is_visible()
     assert await mistakes(page) == []
     await notes.keyboard.press("PageDown")  # keys work there too
-    await page.wait_for_selector(f".pr-words p:text-is('{judged(stop, '')['says']}')")
+    await page.wait_for_selector(
+        f".pr-words p:text-is('{check_prediction(stop, '')['explanation']}')"
+    )
     await page.keyboard.press("PageDown")
     await notes.wait_for_selector(f"h1:has-text('{following.title}')")
     await page.wait_for_function("location.search.includes('stop=3')")
     for k, each in enumerate(LESSON.stops[2:-1], start=4):
         if each.ask:
             await page.keyboard.press("PageDown")
-            said = f".pr-words p:text-is('{judged(each, '')['says']}')"
+            said = f".pr-words p:text-is('{check_prediction(each, '')['explanation']}')"
             await page.wait_for_selector(said, state="attached")
         assert not await page.is_visible(".qp-view")
         await page.keyboard.press("PageDown")

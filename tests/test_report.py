@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.learn.lessons import lessons
+from components.learn.lessons import load_lessons
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.arrays import vote
@@ -337,7 +337,7 @@ def test_what_is_said_of_block_moves_on_fresh_inventories_are_the_runs_numbers()
         chains = "with block moves is right on {} of them and the chain with the paper's move"
         assert (chains + " on {}").format(*shares) in said[path]
         assert f"of 64 samples is right on {shares[2]}" in said[path]
-    ask = lessons()["worth"].stops[4].ask
+    ask = load_lessons()["worth"].stops[4].ask
     row = (
         "the chain is right on {} of 300 fresh inventories at the compute of 64 samples. With "
         "the paper's move it is right on {}. At least one of 64 samples is right on {}."
@@ -435,7 +435,10 @@ def test_what_is_said_of_blocks_at_larger_budgets_are_the_runs_numbers() -> None
     told = "with block moves is right on {}, with the paper's move on {}, and at least one sample"
     for path in ("docs/results.md", "README.md", "CHANGELOG.md"):
         assert f"{told} is right on {{}}".format(*percents) in said[path], path
-    ask, guide = lessons()["worth"].stops[4].ask, (ASSETS.parent / "docs/workshop.md").read_text()
+    ask, guide = (
+        load_lessons()["worth"].stops[4].ask,
+        (ASSETS.parent / "docs/workshop.md").read_text(),
+    )
     for text in (ask.right, guide):
         told = f"512 samples, the chain with block moves is right on {percents[0]} of 300 problems."
         assert told in text

@@ -15,15 +15,15 @@ import pytest_asyncio
 from browser import PATIENCE, hear
 from toys import ANSWER, PROMPT
 
-from components.learn.exhibit import exhibit
-from components.learn.lessons import lessons
-from components.learn.page import filled, judged
+from components.learn.exhibit import build_exhibit
+from components.learn.lessons import load_lessons
+from components.learn.page import check_prediction, fill_facts
 from components.room.rooms import Bucket
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.browser]
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-LESSON = lessons()["one-step"]
+LESSON = load_lessons()["one-step"]
 SURE = "[window.sure, window.asked] = [true, []]; window.confirm = (s) => asked.push(s) && sure"
 """Before its scripts: what would ask the instructor is noted, and answered at once."""
 NO_WORKER = "; delete window.Worker"
@@ -138,17 +138,17 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     await two.fill("#learn-number", "3")
     await two.click("text=Send")
     await lead.wait_for_selector("text=2 of 2 have answered")
-    assert await lead.locator(".room-said .room-column").count() == 2
+    assert await lead.locator(".room-predictions .room-column").count() == 2
     await axe_is_quiet(lead)
     for page in (one, two):
         await page.wait_for_selector("text=You can change it until the answers are shown")
         await axe_is_quiet(page)
     await lead.keyboard.press("a")
-    value = judged(stop, "")["value"]
+    value = check_prediction(stop, "")["value"]
     await lead.wait_for_selector(f".room-goal-name:text-is('{value}')")
     for page, said in ((one, "50"), (two, "3")):
-        await page.wait_for_selector(".room-told[data-right]:not([data-right=''])")
-        assert await page.inner_text(".room-told") == judged(stop, said)["says"]
+        await page.wait_for_selector(".room-status[data-right]:not([data-right=''])")
+        assert await page.inner_text(".room-status") == check_prediction(stop, said)["explanation"]
         assert await page.is_disabled("#learn-number")
 
 
@@ -158,7 +158,7 @@ async def test_everybody_is_taken_to_a_stop(room):
     stop = LESSON.stops[1]
     for page in phones:
         await text_is(page, ".room-stop h2", stop.title)
-        assert await page.inner_text(".room-stop > p:nth-of-type(2)") == filled(
+        assert await page.inner_text(".room-stop > p:nth-of-type(2)") == fill_facts(
             stop.text, stop.at, stop.at
         )
     await phones[0].click("text=The old text")
@@ -286,15 +286,15 @@ async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_
         await axe_is_quiet(phone)
     await page.click("text=The new text")
     await page.click(".room-stop .room-send")
-    await page.wait_for_selector(".room-told >> text=Waiting to be sent")
+    await page.wait_for_selector(".room-status >> text=Waiting to be sent")
     counts = await lead.locator(".room-question .room-bars dd").all_inner_texts()
     assert counts == ["1", "0"]  # the old answer, until the new one can be sent
     for phone in room.phones:
         await phone.context.set_offline(False)
         await phone.wait_for_selector(".room-line", state="hidden")
-    await page.wait_for_selector(".room-told >> text=You said: The new text")
+    await page.wait_for_selector(".room-status >> text=You said: The new text")
     await lead.wait_for_selector(".room-question .room-bars dd:nth-of-type(2):has-text('1')")
-    assert await silent.inner_text(".room-told") == ""
+    assert await silent.inner_text(".room-status") == ""
     room.errors[:] = [error for error in room.errors if "ERR_INTERNET_DISCONNECTED" not in error]
     await lead.keyboard.press("ArrowLeft")
     await text_is(page, ".room-stop h2", LESSON.stops[0].title)
@@ -330,7 +330,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     errors: list[str] = []
     page = await opened(browser, errors, saved["html"].as_uri())
     assert await page.locator("svg.room-class .room-chains").count() == 1
-    assert await page.locator("svg.room-said .room-column").count() == 2
+    assert await page.locator("svg.room-predictions .room-column").count() == 2
     assert HOSTILE in await page.inner_text(".room-page")
     assert await page.is_visible("h2:text-matches('^The model alone, [0-9]+ samples$')")
     assert await page.locator("img").count() == 0
@@ -411,8 +411,8 @@ FINE = '{"over":[],"scrolls":0,"high":true,"wide":0}'
 LONG = " ".join(f"Then neighbor {k} brings {k} cookies and takes {k + 1}." for k in range(13))
 GAME = {"chains": -3.5, "passed": 1, "first": [[k, -9.5 - k, -4.0] for k in range(1, 7)]}
 VOTES = [["123456", 0.4], ["62", 0.3], ["70", 0.2], ["18", 0.1]]
-CLASS = {"members": 3, "here": 3, "most": 1000, "door": True, "said": [], "asked": 3, "minutes": 9,
-         "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None}  # fmt: skip
+CLASS = {"members": 3, "here": 3, "most": 1000, "door": True, "predictions": [], "expected": 3,
+         "minutes": 9, "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None}  # fmt: skip
 FIGURES = {
     "base": [-3.0, -2.0, -1.0] * 9, "weights": [1 / 27] * 27, "worth": 20.0, "states": 183,
     "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "agreement": "1.528",
@@ -505,7 +505,7 @@ MISSING = """([selector, parts]) => {
 
 async def seen_of(stop: Any, **how: Any) -> list[str]:
     """What is to be read of an exhibit."""
-    made = await asyncio.to_thread(exhibit, stop, **how)  # one asks the model
+    made = await asyncio.to_thread(build_exhibit, stop, **how)  # one asks the model
     texts = [part for name, *parts in made["texts"] for part in (name, *parts)]
     texts += (made["tokens"] or {"pieces": ()})["pieces"]
     rows = [str(part) for row in made["rows"] for part in row]
@@ -521,7 +521,7 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
     wide = {"width": 1280, "height": 720}
     lead = await opened(browser, errors, "about:blank", viewport=wide)
     phone = await opened(browser, errors, "about:blank", viewport={"width": 390, "height": 844})
-    for name, lesson in lessons().items():
+    for name, lesson in load_lessons().items():
         await lead.goto(f"{toy_app}room")
         await lead.select_option("#room-lesson", name)
         await lead.click("text=Open the room")
@@ -541,7 +541,7 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
                 await answered(phone, stop.ask)
                 await lead.wait_for_selector("text=1 of 1 have answered")
                 await lead.keyboard.press("PageDown")
-                await phone.wait_for_selector(".room-told[data-right]:not([data-right=''])")
+                await phone.wait_for_selector(".room-status[data-right]:not([data-right=''])")
                 await lead.wait_for_selector("text=The answers are shown")
                 await shown_on(lead, phone, await seen_of(stop, answered=True))
             await lead.keyboard.press("PageDown")

@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.request_guard import RequestGuard
-from components.room import service as halls
-from components.room.messages import Figures, of_class, of_member, of_room
+from components.room import service as service_module
+from components.room.messages import Figures, class_message, member_message, room_message
 from components.room.rooms import (
     CODE,
     LETTERS,
@@ -31,9 +31,9 @@ from components.room.rooms import (
     RoomLesson,
     Rooms,
     Screen,
-    class_run,
+    build_class_run,
     key_of,
-    plain_code,
+    normalize_code,
 )
 from components.room.routes import room_routes
 from components.room.service import RoomService
@@ -70,7 +70,7 @@ NO_NUMBERS = [*RUBBISH[:5], "nan", "inf", "-inf", "1e999", "1e7", "twelve", "0x1
 def judge(stop: int, said: str) -> dict[str, Any]:
     value = VALUES[stop]
     says = f"It is {value}."
-    return {"right": said == value if said else None, "value": value, "says": says}
+    return {"right": said == value if said else None, "value": value, "explanation": says}
 
 
 LESSON = RoomLesson(name="lesson", title="A lesson", stops=STOPS, judge=judge)
@@ -93,7 +93,7 @@ def clock() -> Clock:
 
 def a_room(clock: Clock, caps: Caps | None = None, lesson: RoomLesson | None = LESSON) -> Room:
     caps = caps or Caps()
-    return Rooms(caps, clock).open(class_run(SETTINGS, caps), lesson)
+    return Rooms(caps, clock).open(build_class_run(SETTINGS, caps), lesson)
 
 
 def a_step(t: int, reward: float, accepted: bool = True) -> Step:
@@ -108,7 +108,7 @@ def rewards_of(member: Member) -> list[float]:
 
 def seen_by(room: Room, member: Member) -> str:
     """All that one member's screen shows."""
-    return json.dumps([of_room(room), of_member(room, member)])
+    return json.dumps([room_message(room), member_message(room, member)])
 
 
 def refused(status: int, call: Callable[[], object]) -> str:
@@ -128,21 +128,21 @@ def refused(status: int, call: Callable[[], object]) -> str:
 def test_a_code_has_forty_bits_and_no_letters_that_look_alike():
     assert math.log2(len(LETTERS) ** CODE) > 39
     assert not set("O0I1L") & set(LETTERS)
-    codes = {Rooms().open(class_run(SETTINGS, Caps())).code for _ in range(50)}
+    codes = {Rooms().open(build_class_run(SETTINGS, Caps())).code for _ in range(50)}
     assert len(codes) == 50
 
 
 def test_a_code_is_read_as_people_type_it(clock):
     rooms = Rooms(clock=clock)
-    room = rooms.open(class_run(SETTINGS, Caps()))
+    room = rooms.open(build_class_run(SETTINGS, Caps()))
     typed = f" {room.code[:4].lower()}-{room.code[4:].lower()} "
     assert rooms.find(typed) is room
-    assert plain_code(None) == plain_code("\ud800") == ""
+    assert normalize_code(None) == normalize_code("\ud800") == ""
 
 
 def test_guesses_find_nothing_and_keep_nobody_out(clock):
     rooms = Rooms(clock=clock)
-    room = rooms.open(class_run(SETTINGS, Caps()))
+    room = rooms.open(build_class_run(SETTINGS, Caps()))
     near = room.code[:-1] + LETTERS[(LETTERS.index(room.code[-1]) + 1) % len(LETTERS)]
     said = {refused(404, lambda g=g: rooms.find(g)) for g in [near, "A" * CODE, "", None, 7, [1]]}
     for k in range(1000):
@@ -153,13 +153,13 @@ def test_guesses_find_nothing_and_keep_nobody_out(clock):
 
 def test_who_comes_back_has_the_same_place_and_what_was_said_and_drawn(clock):
     room = a_room(clock)
-    member = room.sit("", clock.now)
+    member = room.join("", clock.now)
     room.turn(1)
-    room.say(member, 1, "up", clock.now)
-    room.moved(member, a_step(0, 1.0))
+    room.predict(member, 1, "up", clock.now)
+    room.record_step(member, a_step(0, 1.0))
     before = seen_by(room, member)
     clock.now += 500
-    again = room.sit(member.token, clock.now)
+    again = room.join(member.token, clock.now)
     assert again is member
     assert seen_by(room, again) == before
     assert len(room.members) == 1
@@ -167,33 +167,33 @@ def test_who_comes_back_has_the_same_place_and_what_was_said_and_drawn(clock):
 
 def test_a_made_up_token_is_a_newcomer(clock):
     room = a_room(clock)
-    first = room.sit("", clock.now)
-    other = room.sit("guessed", clock.now)
+    first = room.join("", clock.now)
+    other = room.join("guessed", clock.now)
     assert other is not first
     assert other.token != "guessed"
 
 
 def test_a_full_room_refuses_and_gives_away_only_the_place_of_who_is_gone(clock):
     room = a_room(clock, Caps(members=3))
-    here, gone, back = (room.sit("", clock.now) for _ in range(3))
+    here, gone, back = (room.join("", clock.now) for _ in range(3))
     here.streams = 1
-    assert "3 places" in refused(403, lambda: room.sit("", clock.now))
+    assert "3 places" in refused(403, lambda: room.join("", clock.now))
     clock.now += 61
     back.seen = clock.now
-    newcomer = room.sit("", clock.now)
+    newcomer = room.join("", clock.now)
     assert gone.key not in room.members
     assert {here.key, back.key, newcomer.key} == set(room.members)
-    refused(403, lambda: room.sit("", clock.now))
+    refused(403, lambda: room.join("", clock.now))
 
 
 def test_a_closed_door_keeps_out_newcomers_and_nobody_else(clock):
     room = a_room(clock)
-    member = room.sit("", clock.now)
-    room.shut(False)
-    assert "door" in refused(403, lambda: room.sit("", clock.now))
-    assert room.sit(member.token, clock.now) is member
-    room.shut(True)
-    room.sit("", clock.now)
+    member = room.join("", clock.now)
+    room.set_door(False)
+    assert "door" in refused(403, lambda: room.join("", clock.now))
+    assert room.join(member.token, clock.now) is member
+    room.set_door(True)
+    room.join("", clock.now)
 
 
 # Predictions.
@@ -202,96 +202,98 @@ def test_a_closed_door_keeps_out_newcomers_and_nobody_else(clock):
 @pytest.mark.parametrize("said", RUBBISH, ids=lambda v: repr(v)[:20])
 def test_rubbish_for_a_choice_is_refused_and_changes_nothing_for_another(clock, said):
     room = a_room(clock)
-    rude, other = room.sit("", clock.now), room.sit("", clock.now)
+    rude, other = room.join("", clock.now), room.join("", clock.now)
     room.turn(1)
-    room.say(other, 1, "up", clock.now)
-    before = seen_by(room, other), of_class(room, clock.now)["said"]
-    refused(422, lambda: room.say(rude, 1, said, clock.now))
-    assert (seen_by(room, other), of_class(room, clock.now)["said"]) == before
+    room.predict(other, 1, "up", clock.now)
+    before = seen_by(room, other), class_message(room, clock.now)["predictions"]
+    refused(422, lambda: room.predict(rude, 1, said, clock.now))
+    assert (seen_by(room, other), class_message(room, clock.now)["predictions"]) == before
 
 
 @pytest.mark.parametrize("said", NO_NUMBERS, ids=lambda v: repr(v)[:20])
 def test_what_is_no_number_up_to_a_million_is_refused(clock, said):
     room = a_room(clock)
-    member = room.sit("", clock.now)
+    member = room.join("", clock.now)
     room.turn(2)
-    refused(422, lambda: room.say(member, 2, said, clock.now))
-    assert not room.said
+    refused(422, lambda: room.predict(member, 2, said, clock.now))
+    assert not room.prediction_counts
 
 
 def test_numbers_are_counted_as_numbers_however_they_are_written(clock):
     room = a_room(clock)
     room.turn(2)
     for said in ("12.5", "12.50", " 1.25e1 ", "3"):
-        room.say(room.sit("", clock.now), 2, said, clock.now)
-    assert of_class(room, clock.now)["said"] == [("12.5", 3), ("3", 1)]
+        room.predict(room.join("", clock.now), 2, said, clock.now)
+    assert class_message(room, clock.now)["predictions"] == [("12.5", 3), ("3", 1)]
     for said in ("-3", "150"):
-        told = refused(422, lambda said=said: room.say(room.sit("", clock.now), 2, said, clock.now))
+        told = refused(
+            422, lambda said=said: room.predict(room.join("", clock.now), 2, said, clock.now)
+        )
         assert "not a percentage" in told
 
 
 def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
     room = a_room(clock)
-    member = room.sit("", clock.now)
-    assert "has no question" in refused(409, lambda: room.say(member, 0, "up", clock.now))
+    member = room.join("", clock.now)
+    assert "has no question" in refused(409, lambda: room.predict(member, 0, "up", clock.now))
     room.turn(1)
     for said in ("up", "down", "up"):
-        room.say(member, 1, said, clock.now)
-    assert dict(room.said) == {"up": 1}
+        room.predict(member, 1, said, clock.now)
+    assert dict(room.prediction_counts) == {"up": 1}
     for stop in (0, 3, "1", None, 1.0, True):
-        refused(409, lambda stop=stop: room.say(member, stop, "down", clock.now))
+        refused(409, lambda stop=stop: room.predict(member, stop, "down", clock.now))
     room.reveal()
-    assert "is not counted" in refused(409, lambda: room.say(member, 1, "down", clock.now))
-    assert dict(room.said) == {"up": 1}
+    assert "is not counted" in refused(409, lambda: room.predict(member, 1, "down", clock.now))
+    assert dict(room.prediction_counts) == {"up": 1}
 
 
 def test_an_answer_that_arrives_late_counts_until_its_answers_are_open(clock):
     room = a_room(clock)
-    member = room.sit("", clock.now)
+    member = room.join("", clock.now)
     room.turn(1)
     room.turn(2)  # the class has gone on while the member was offline
-    room.say(member, 1, "up", clock.now)
-    assert not room.said
+    room.predict(member, 1, "up", clock.now)
+    assert not room.prediction_counts
     room.turn(1)
-    assert dict(room.said) == {"up": 1}
+    assert dict(room.prediction_counts) == {"up": 1}
     room.reveal()
     room.turn(2)
-    assert "is not counted" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+    assert "is not counted" in refused(409, lambda: room.predict(member, 1, "down", clock.now))
 
 
 def test_never_have_more_members_answered_than_there_are(clock):
     room = a_room(clock)
     room.turn(1)
-    gone, here, silent = (room.sit("", clock.now) for _ in range(3))
+    gone, here, silent = (room.join("", clock.now) for _ in range(3))
     for member in (gone, here):
-        room.say(member, 1, "up", clock.now)
+        room.predict(member, 1, "up", clock.now)
     here.streams = silent.streams = 1
-    told = of_class(room, clock.now)
+    told = class_message(room, clock.now)
     assert told["here"] == 2  # beside this number "2 of 2" would hide that one has not answered
-    assert (sum(n for _, n in told["said"]), told["asked"]) == (2, 3)
+    assert (sum(n for _, n in told["predictions"]), told["expected"]) == (2, 3)
     room.turn(2)
-    assert of_class(room, clock.now)["asked"] == 2
+    assert class_message(room, clock.now)["expected"] == 2
 
 
 def test_nobody_is_told_the_answer_before_it_is_open(clock):
     room = a_room(clock)
-    member = room.sit("", clock.now)
+    member = room.join("", clock.now)
     room.turn(1)
-    room.say(member, 1, "up", clock.now)
+    room.predict(member, 1, "up", clock.now)
     hidden = seen_by(room, member)
     assert "It is" not in hidden
-    told = of_room(room) | {"prompt": "", "code": "", "round": 0}
+    told = room_message(room) | {"prompt": "", "code": "", "round": 0}
     told["run"] |= {"seed": 0}  # a seed may contain the answer by chance
     assert ANSWER not in json.dumps(told)
     room.reveal()
-    shown = of_room(room), of_member(room, member)
+    shown = room_message(room), member_message(room, member)
     assert shown[0]["value"] == "down"
     assert shown[0]["reference"] is None
-    assert shown[1]["came"] == {"right": False, "says": "It is down."}
+    assert shown[1]["outcome"] == {"right": False, "explanation": "It is down."}
     room.turn(2)  # the answers of another stop are not
     assert "It is" not in seen_by(room, member)
     room.solve()
-    assert of_room(room)["reference"] == ANSWER
+    assert room_message(room)["reference"] == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -301,25 +303,25 @@ def test_nobody_who_was_wrong_is_told_yes(clock, says, told):
     room = a_room(clock)
     room.turn(1)
     room.reveal()
-    room.opened[1] = {**room.opened[1], "says": says}
-    assert of_room(room)["says"] == told
+    room.opened[1] = {**room.opened[1], "explanation": says}
+    assert room_message(room)["explanation"] == told
 
 
 def test_a_flood_is_refused_and_the_others_are_heard(clock):
     room = a_room(clock)
-    rude, other = room.sit("", clock.now), room.sit("", clock.now)
+    rude, other = room.join("", clock.now), room.join("", clock.now)
     room.turn(1)
     took = 0
     for _ in range(2000):
         with suppress(HTTPRefusal):
-            room.say(rude, 1, "up", clock.now)
+            room.predict(rude, 1, "up", clock.now)
             took += 1
-    refused(429, lambda: room.say(rude, 1, "up", clock.now))
+    refused(429, lambda: room.predict(rude, 1, "up", clock.now))
     assert took == room.caps.burst
-    room.say(other, 1, "down", clock.now)
-    assert dict(room.said) == {"up": 1, "down": 1}
+    room.predict(other, 1, "down", clock.now)
+    assert dict(room.prediction_counts) == {"up": 1, "down": 1}
     clock.now += 1.0
-    room.say(rude, 1, "down", clock.now)
+    room.predict(rude, 1, "down", clock.now)
 
 
 def test_a_bucket_fills_no_higher_than_its_burst():
@@ -342,7 +344,7 @@ def test_there_is_no_stop_but_those_of_the_lesson(clock):
 
 def test_a_room_is_over_when_nobody_is_in_it_or_its_time_is(clock):
     rooms = Rooms(Caps(life=7200, alone=900), clock)
-    alone, long = (rooms.open(class_run(SETTINGS, Caps())) for _ in range(2))
+    alone, long = (rooms.open(build_class_run(SETTINGS, Caps())) for _ in range(2))
     screen = Screen()
     long.screens.add(screen)
     clock.now += 901
@@ -356,8 +358,8 @@ def test_a_room_is_over_when_nobody_is_in_it_or_its_time_is(clock):
 
 def test_a_place_in_a_room_that_this_server_never_had_is_told_of_a_restart(clock):
     before, after = Rooms(clock=clock), Rooms(clock=clock)
-    room = before.open(class_run(SETTINGS, Caps()))
-    token = room.sit("", clock.now).token
+    room = before.open(build_class_run(SETTINGS, Caps()))
+    token = room.join("", clock.now).token
     said = refused(410, lambda: after.find(room.code, token))
     assert "started again" in said
     assert "started again" not in refused(404, lambda: after.find(room.code))
@@ -365,11 +367,11 @@ def test_a_place_in_a_room_that_this_server_never_had_is_told_of_a_restart(clock
 
 def test_a_server_has_so_many_rooms_and_one_that_is_over_makes_room(clock):
     rooms = Rooms(Caps(rooms=2), clock)
-    room, _ = (rooms.open(class_run(SETTINGS, Caps())) for _ in range(2))
-    assert "taken" in refused(503, lambda: rooms.open(class_run(SETTINGS, Caps())))
+    room, _ = (rooms.open(build_class_run(SETTINGS, Caps())) for _ in range(2))
+    assert "taken" in refused(503, lambda: rooms.open(build_class_run(SETTINGS, Caps())))
     rooms.close(room, "closed")
-    rooms.open(class_run(SETTINGS, Caps()))
-    refused(503, lambda: Rooms(Caps(rooms=0), clock).open(class_run(SETTINGS, Caps())))
+    rooms.open(build_class_run(SETTINGS, Caps()))
+    refused(503, lambda: Rooms(Caps(rooms=0), clock).open(build_class_run(SETTINGS, Caps())))
 
 
 def test_an_operator_says_how_many_rooms_and_members():
@@ -396,48 +398,48 @@ def test_an_operator_says_how_many_rooms_and_members():
     ids=lambda v: repr(v)[:30],
 )
 def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(given):
-    refused(422, lambda: class_run(SETTINGS | given, Caps()))
+    refused(422, lambda: build_class_run(SETTINGS | given, Caps()))
 
 
 def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
-    run = class_run({**SETTINGS, "lm": "other/model", "steps": 10**6, "chains": 5000}, Caps())
+    run = build_class_run({**SETTINGS, "lm": "other/model", "steps": 10**6, "chains": 5000}, Caps())
     assert (run.lm, run.steps, run.chains) == ("embedded", 60, 1000)
 
 
 # Chains, drawn with toy models.
 
 
-async def end(hall: RoomService) -> None:
+async def end(service: RoomService) -> None:
     """End everything that runs."""
-    tasks = [task for of_room_ in hall._tasks.values() for task in of_room_.values()]
-    for room in list(hall._tasks):
-        hall._stop(room)
-    if hall._sweeper is not None:
-        hall._sweeper.cancel()
+    tasks = [task for of_room_ in service._tasks.values() for task in of_room_.values()]
+    for room in list(service._tasks):
+        service._stop(room)
+    if service._sweeper is not None:
+        service._sweeper.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.fixture
-async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoomService]:
-    monkeypatch.setattr(halls, "LOOK", 0.002)
-    monkeypatch.setattr(halls, "COUNT", 0.0)
+async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoomService]:
+    monkeypatch.setattr(service_module, "LOOK", 0.002)
+    monkeypatch.setattr(service_module, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
     made = RoomService(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
     yield made
     await end(made)
 
 
-async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_refused(hall):
+async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_refused(service):
     n_lessons = len(list((ASSETS / "lessons").glob("*.toml")))
     for _ in range(n_lessons):
-        lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
-        await do(hall, lead, "end")
+        lead = await service.open({**SETTINGS, "lesson": "lesson"}, "here")
+        await do(service, lead, "end")
     with pytest.raises(HTTPRefusal, match="too much at once"):
         for _ in range(1000):
-            lead = await hall.open(dict(SETTINGS), "here")
-            await do(hall, lead, "end")
-    await hall.open(dict(SETTINGS), "there")
+            lead = await service.open(dict(SETTINGS), "here")
+            await do(service, lead, "end")
+    await service.open(dict(SETTINGS), "there")
 
 
 async def until(done: Callable[[], object]) -> None:
@@ -453,25 +455,25 @@ async def turns(n: int = 300) -> None:
         await asyncio.sleep(0)
 
 
-async def a_class(hall: RoomService, n: int) -> tuple[dict[str, Any], Room, list[Member]]:
+async def a_class(service: RoomService, n: int) -> tuple[dict[str, Any], Room, list[Member]]:
     """A room whose members have their screens on."""
-    lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
-    room = hall.rooms.find(lead["code"])
-    tokens = [hall.join(lead["code"], "")["token"] for _ in range(n)]
+    lead = await service.open({**SETTINGS, "lesson": "lesson"}, "here")
+    room = service.rooms.find(lead["code"])
+    tokens = [service.join(lead["code"], "")["token"] for _ in range(n)]
     members = [room.members[key_of(token)] for token in tokens]
     for member in members:
-        hall.follow(room.code, member.token)
+        service.follow(room.code, member.token)
         member.streams = 1
     return lead, room, members
 
 
-async def do(hall: RoomService, lead: dict[str, Any], what: str, **more: object) -> None:
-    await hall.lead(lead["code"], lead["token"], {"do": what, **more})
+async def do(service: RoomService, lead: dict[str, Any], what: str, **more: object) -> None:
+    await service.lead(lead["code"], lead["token"], {"do": what, **more})
 
 
-async def test_a_members_chain_is_that_chain_of_the_rooms_run(hall):
-    lead, room, members = await a_class(hall, 3)
-    await do(hall, lead, "run")
+async def test_a_members_chain_is_that_chain_of_the_rooms_run(service):
+    lead, room, members = await a_class(service, 3)
+    await do(service, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
     for member in members:
         run = room.run
@@ -484,59 +486,61 @@ async def test_a_members_chain_is_that_chain_of_the_rooms_run(hall):
     assert sorted(room.walk) == sorted((m.number, r) for m in members for r in rewards_of(m))
 
 
-async def test_chains_go_only_as_far_as_the_instructor_lets_them(hall, monkeypatch):
-    monkeypatch.setattr(halls, "LOOK", 0)  # a chain that rests looks at each turn of the loop
-    lead, _, members = await a_class(hall, 4)
+async def test_chains_go_only_as_far_as_the_instructor_lets_them(service, monkeypatch):
+    monkeypatch.setattr(
+        service_module, "LOOK", 0
+    )  # a chain that rests looks at each turn of the loop
+    lead, _, members = await a_class(service, 4)
     await turns()
     assert [member.t for member in members] == [-1] * 4
     for t in (0, 1):
-        await do(hall, lead, "step")
+        await do(service, lead, "step")
         await until(lambda t=t: all(member.t == t for member in members))
         await turns()
         assert [member.t for member in members] == [t] * 4
-    await do(hall, lead, "run")
+    await do(service, lead, "run")
     await until(lambda: members[0].t > 1)
-    await do(hall, lead, "rest")
+    await do(service, lead, "rest")
     await turns()
     rested = [member.t for member in members]
     await turns()
     assert [member.t for member in members] == rested
     assert max(rested) < 40
-    await do(hall, lead, "run")
+    await do(service, lead, "run")
     await turns()
     assert members[0].t > rested[0], "the control: so many turns are enough for a step"
 
 
-async def test_the_chain_of_who_left_rests_and_goes_on_when_they_are_back(hall):
-    lead, room, (here, away) = await a_class(hall, 2)
+async def test_the_chain_of_who_left_rests_and_goes_on_when_they_are_back(service):
+    lead, room, (here, away) = await a_class(service, 2)
     away.streams, away.seen = 0, -1e9
-    await do(hall, lead, "run")
+    await do(service, lead, "run")
     await until(lambda: here.t == 40)
     assert away.t == -1
-    assert hall.join(room.code, away.token)["token"] == away.token
+    assert service.join(room.code, away.token)["token"] == away.token
     away.streams = 1
     await until(lambda: away.t == 40)
 
 
-async def test_starting_again_draws_other_chains_and_keeps_the_members(hall):
-    lead, room, members = await a_class(hall, 2)
-    await do(hall, lead, "run")
+async def test_starting_again_draws_other_chains_and_keeps_the_members(service):
+    lead, room, members = await a_class(service, 2)
+    await do(service, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
     before = rewards_of(members[0])
-    await do(hall, lead, "again", beta="2")
+    await do(service, lead, "again", beta="2")
     assert [member.t for member in members] == [-1, -1]
     assert (room.run.beta, room.run.prompt, room.run.reference) == (2.0, PROMPT, ANSWER)
-    await do(hall, lead, "run")
+    await do(service, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
     assert rewards_of(members[0]) != before
     assert len(room.walk) == 82
 
 
-async def test_what_the_class_says_are_the_cores_own_numbers(hall):
-    lead, room, members = await a_class(hall, 3)
-    await do(hall, lead, "run")
+async def test_what_the_class_says_are_the_cores_own_numbers(service):
+    lead, room, members = await a_class(service, 3)
+    await do(service, lead, "run")
     await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == POOL)
-    told = Figures(room).told()
+    told = Figures(room).to_dict()
     states = [state for member in members for state in member.states]
     base = room.pool
     read = get_extractor("number")
@@ -552,44 +556,44 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     assert told["trust"]["says"]
 
 
-async def test_the_class_settles_on_the_target(hall):
-    lead, room, members = await a_class(hall, 40)
-    await do(hall, lead, "run")
+async def test_the_class_settles_on_the_target(service):
+    lead, room, members = await a_class(service, 40)
+    await do(service, lead, "run")
     await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == POOL)
-    mean = Figures(room).told()["mean"]
+    mean = Figures(room).to_dict()["mean"]
     assert abs(mean["class"] - mean["target"]) < 0.2 * (mean["target"] - mean["base"])
 
 
 def test_figures_of_a_class_that_has_drawn_nothing_say_nothing(clock):
-    assert Figures(a_room(clock)).told() == {}
+    assert Figures(a_room(clock)).to_dict() == {}
 
 
-async def test_only_the_instructors_token_leads(hall):
-    lead, room, (member, _) = await a_class(hall, 2)
+async def test_only_the_instructors_token_leads(service):
+    lead, room, (member, _) = await a_class(service, 2)
     before = seen_by(room, member)
     for token in (member.token, "", "guess", lead["token"][:-1]):
         for what in ("turn", "reveal", "solve", "run", "again", "door", "single", "end"):
             with pytest.raises(HTTPRefusal) as error:
-                await hall.lead(lead["code"], token, {"do": what, "stop": 1})
+                await service.lead(lead["code"], token, {"do": what, "stop": 1})
             assert error.value.status == 403
     assert seen_by(room, member) == before
     for rubbish in ({}, {"do": None}, {"do": "explode"}, {"do": ["run"]}, {"do": "single"}):
         with pytest.raises(HTTPRefusal) as error:
-            await hall.lead(lead["code"], lead["token"], rubbish)
+            await service.lead(lead["code"], lead["token"], rubbish)
         assert error.value.status == 422
 
 
-async def test_models_that_fail_are_told_in_their_sentence_and_the_room_goes_on(hall):
+async def test_models_that_fail_are_told_in_their_sentence_and_the_room_goes_on(service):
     def broken(*_: object) -> Any:
         raise QAlignError("the models are out today; come back tomorrow")
 
-    hall._runs._load, load = broken, hall._runs._load
-    lead, room, members = await a_class(hall, 1)
+    service._runs._load, load = broken, service._runs._load
+    lead, room, members = await a_class(service, 1)
     await until(lambda: room.trouble)
-    assert of_room(room)["trouble"] == "the models are out today; come back tomorrow"
-    hall._runs._load = load
-    await do(hall, lead, "again")
-    await do(hall, lead, "run")
+    assert room_message(room)["trouble"] == "the models are out today; come back tomorrow"
+    service._runs._load = load
+    await do(service, lead, "again")
+    await do(service, lead, "run")
     await until(lambda: members[0].t == 40)
 
 
@@ -608,8 +612,8 @@ NO_STATES = [
 def that_runs(clock: Clock) -> tuple[Room, Member]:
     """A room whose class has run for so long that every step can have been drawn."""
     room = a_room(clock)
-    member = room.sit("", clock.now)
-    room.let("run", clock.now)
+    member = room.join("", clock.now)
+    room.set_goal("run", clock.now)
     clock.now += 100
     return room, member
 
@@ -617,17 +621,17 @@ def that_runs(clock: Clock) -> tuple[Room, Member]:
 def test_states_of_a_browser_are_counted_once_and_in_order(clock):
     room, member = that_runs(clock)
     for t, end in ((0, 3), (0, 3), (1, 5), (2, 4)):  # twice, overlapping, and old ones
-        room.sent(member, 0, t, STATES[t:end], clock.now)
+        room.record_states(member, 0, t, STATES[t:end], clock.now)
     said = ["That is 0.", "That is 1.", "That is 1.", "That is 3.", "That is 4."]
     assert [state.response.text for state in member.states] == said
     assert room.walk == [(1, reward) for reward in rewards_of(member)]
     for round_, t in ((0, 6), (1, 5), (-1, 5), (None, 5), ("0", 5)):  # a gap, other rounds
-        room.sent(member, round_, t, STATES[t:], clock.now)
+        room.record_states(member, round_, t, STATES[t:], clock.now)
         assert member.t == 4
-    room.sent(member, 0, 5, STATES[5:], clock.now)
+    room.record_states(member, 0, 5, STATES[5:], clock.now)
     assert (member.t, len(room.walk)) == (60, 61)
-    room.again(class_run(SETTINGS, Caps()))
-    room.sent(member, 0, 0, STATES, clock.now)  # sent before the class began again
+    room.restart(build_class_run(SETTINGS, Caps()))
+    room.record_states(member, 0, 0, STATES, clock.now)  # sent before the class began again
     assert (member.t, room.walk) == (-1, [])
     assert member.reached is None
 
@@ -635,67 +639,69 @@ def test_states_of_a_browser_are_counted_once_and_in_order(clock):
 @pytest.mark.parametrize("state", NO_STATES, ids=lambda v: repr(v)[:20])
 def test_what_is_no_state_is_refused_and_nothing_of_its_batch_is_counted(clock, state):
     room, member = that_runs(clock)
-    other = room.sit("", clock.now)
+    other = room.join("", clock.now)
     before = seen_by(room, other)
-    refused(422, lambda: room.sent(member, 0, 0, [*STATES[:2], state], clock.now))
+    refused(422, lambda: room.record_states(member, 0, 0, [*STATES[:2], state], clock.now))
     for t, states in (("0", []), (-1, []), (True, []), (None, []), (0, "text"), (0, [None] * 62)):
-        refused(422, lambda t=t, states=states: room.sent(member, 0, t, states, clock.now))
-    room.sent(member, 0, 0, [None], clock.now)  # a first draft cannot stay where nothing was
+        refused(422, lambda t=t, states=states: room.record_states(member, 0, t, states, clock.now))
+    room.record_states(
+        member, 0, 0, [None], clock.now
+    )  # a first draft cannot stay where nothing was
     assert (member.t, room.walk, seen_by(room, other)) == (-1, [], before)
 
 
 def test_a_flood_of_batches_is_refused_and_the_others_are_counted(clock):
     room, member = that_runs(clock)
     for _ in range(room.caps.burst):
-        room.sent(member, 0, 0, STATES, clock.now)
-    refused(429, lambda: room.sent(member, 0, 0, STATES, clock.now))
-    other = room.sit("", clock.now)
-    room.sent(other, 0, 0, STATES, clock.now)
+        room.record_states(member, 0, 0, STATES, clock.now)
+    refused(429, lambda: room.record_states(member, 0, 0, STATES, clock.now))
+    other = room.join("", clock.now)
+    room.record_states(other, 0, 0, STATES, clock.now)
     assert len(room.walk) == 122
 
 
 def test_a_browser_is_no_faster_than_the_class(clock):
     room = a_room(clock, Caps(pace=1.0))
-    fast, other = room.sit("", clock.now), room.sit("", clock.now)
+    fast, other = room.join("", clock.now), room.join("", clock.now)
 
     def reached() -> int:
         clock.now += 1.0
-        room.sent(fast, 0, 0, STATES, clock.now)
+        room.record_states(fast, 0, 0, STATES, clock.now)
         return fast.t
 
     assert reached() == -1
     for t in (0, 1):
-        room.let("step", clock.now)
-        room.sent(other, 0, 0, STATES[: t + 1], clock.now)
+        room.set_goal("step", clock.now)
+        room.record_states(other, 0, 0, STATES[: t + 1], clock.now)
         assert [reached(), reached()] == [t, t]
-    room.let("run", clock.now)
+    room.set_goal("run", clock.now)
     assert [reached() for _ in range(5)] == [3, 4, 5, 6, 8]
-    room.let("rest", clock.now)
+    room.set_goal("rest", clock.now)
     assert [reached(), reached()] == [8, 8]
-    room.let("step", clock.now)
+    room.set_goal("step", clock.now)
     assert [reached(), reached(), room.goal] == [9, 9, 9]
 
 
 def test_what_a_browser_sends_has_no_say_in_the_target(clock):
     room, member = that_runs(clock)
     for t in range(3):
-        room.drew(a_step(t, float(t)).state)
-    before = Figures(room).told()
-    room.sent(member, 0, 0, [["I say 7.", 100.0, 0.0]], clock.now)
-    told = Figures(room).told()
+        room.record_sample(a_step(t, float(t)).state)
+    before = Figures(room).to_dict()
+    room.record_states(member, 0, 0, [["I say 7.", 100.0, 0.0]], clock.now)
+    told = Figures(room).to_dict()
     assert told["mean"]["target"] == before["mean"]["target"]
     assert told["votes"]["class"] == [("7", 1.0)]
-    room.drew(a_step(3, 100.0).state)  # what the server draws of the model alone does
-    assert Figures(room).told()["mean"]["target"] > 90
+    room.record_sample(a_step(3, 100.0).state)  # what the server draws of the model alone does
+    assert Figures(room).to_dict()["mean"]["target"] > 90
 
 
 def test_batches_are_rarer_in_a_large_class(clock):
     room = a_room(clock)
     assert room.every == 0.5
     for _ in range(1000):
-        room.sit("", clock.now)
+        room.join("", clock.now)
     assert room.every == 4.0
-    refused(403, lambda: room.sit("", clock.now) and room.sit("", clock.now))
+    refused(403, lambda: room.join("", clock.now) and room.join("", clock.now))
 
 
 async def its_chain(room: Room, member: Member) -> list[Any]:
@@ -709,25 +715,27 @@ async def its_chain(room: Room, member: Member) -> list[Any]:
     return sent
 
 
-async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_round(hall):
-    lead, room, (member, other) = await a_class(hall, 2)
+async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_round(service):
+    lead, room, (member, other) = await a_class(service, 2)
     states = await its_chain(room, member)
-    hall.follow(room.code, member.token, draws=True)
-    await do(hall, lead, "run")
+    service.follow(room.code, member.token, draws=True)
+    await do(service, lead, "run")
     await until(lambda: other.t == 40)
     assert member.t == -1  # the server draws nothing for a browser that does
-    hall.moved(room.code, member.token, {"round": 0, "t": 0, "states": states[:11]})
+    service.record_states(room.code, member.token, {"round": 0, "t": 0, "states": states[:11]})
     assert member.t == 10
-    hall.follow(room.code, member.token)  # the browser's worker has failed
+    service.follow(room.code, member.token)  # the browser's worker has failed
     await until(lambda: member.t > 20)
-    hall.follow(room.code, member.token, draws=True)  # and another browser has the place
+    service.follow(room.code, member.token, draws=True)  # and another browser has the place
     rested = member.t
     for _ in range(50):
         await asyncio.sleep(0)
     assert member.t == rested
-    said = hall.moved(room.code, member.token, {"round": 0, "t": 5, "states": states[5:36]})
+    said = service.record_states(
+        room.code, member.token, {"round": 0, "t": 5, "states": states[5:36]}
+    )
     assert said["t"] == max(35, rested)
-    hall.follow(room.code, member.token)
+    service.follow(room.code, member.token)
     await until(lambda: member.last is not None and member.last.t == 40)
     rewards = [r for number, r in room.walk if number == member.number]
     assert rewards == rewards_of(member)
@@ -735,18 +743,18 @@ async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_roun
     for k, text in enumerate(texts):
         texts[k] = text or texts[k - 1]
     assert [state.response.text for state in member.states] == texts
-    assert of_member(room, member)["counted"] == 41 - max(k for k, s in enumerate(states) if s)
+    assert member_message(room, member)["counted"] == 41 - max(k for k, s in enumerate(states) if s)
 
 
-async def test_the_server_draws_so_many_chains_and_the_next_member_looks_on(hall):
-    hall.rooms.caps = replace(hall.rooms.caps, drawn=2)
-    lead, room, members = await a_class(hall, 3)
-    await do(hall, lead, "run")
+async def test_the_server_draws_so_many_chains_and_the_next_member_looks_on(service):
+    service.rooms.caps = replace(service.rooms.caps, server_chains=2)
+    lead, room, members = await a_class(service, 3)
+    await do(service, lead, "run")
     await until(lambda: all(member.t == 40 for member in members[:2]))
     assert [member.drawer for member in members] == ["server", "server", ""]
     assert members[2].t == -1
     members[0].streams, members[0].seen = 0, -1e9
-    hall.follow(room.code, members[2].token)  # when one has left there is a place
+    service.follow(room.code, members[2].token)  # when one has left there is a place
     await until(lambda: members[2].t == 40)
 
 
@@ -774,70 +782,74 @@ class Teller(ToyLM):
 
 
 async def a_game(
-    hall: RoomService, lm: ToyLM, n: int = 2
+    service: RoomService, lm: ToyLM, n: int = 2
 ) -> tuple[dict[str, Any], Room, list[Member]]:
     """A class whose chains have made their first drafts."""
-    hall._runs._load = lambda *_: (lm, ToyRM())
-    lead, room, members = await a_class(hall, n)
-    await do(hall, lead, "step")
+    service._runs._load = lambda *_: (lm, ToyRM())
+    lead, room, members = await a_class(service, n)
+    await do(service, lead, "step")
     await until(lambda: all(member.t == 0 for member in members))
     return lead, room, members
 
 
 async def weigh(
-    hall: RoomService, room: Room, member: Member, words: object, **more: object
+    service: RoomService, room: Room, member: Member, words: object, **more: object
 ) -> Any:
-    return await hall.weigh(room.code, member.token, {"words": words, **more})
+    return await service.score_text(room.code, member.token, {"words": words, **more})
 
 
-async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(hall):
-    lead, room, (one, two) = await a_game(hall, Teller())
+async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(service):
+    lead, room, (one, two) = await a_game(service, Teller())
     for member in (one, two):
         state = member.states[0]
         n = len(member.last.proposal.response)
         assert member.reached == pytest.approx(-n + state.reward / 0.5)
-    assert of_class(room, 0.0)["game"]["first"] == []
+    assert class_message(room, 0.0)["game"]["first"] == []
     text = "We begin with 6."
     lie = {"log_pi": 1e9, "best": 1e9, "reward": 1e9, "tokens": [0], "number": one.number}
-    said = await weigh(hall, room, two, text, **lie)
+    said = await weigh(service, room, two, text, **lie)
     reward = await ToyRM().score(PROMPT, Teller().written((), text, ended=True))
     assert said == {"log_pi": pytest.approx(-len(text) + reward / 0.5)}
     assert (one.best, two.best) == (None, said["log_pi"])
-    await weigh(hall, room, two, "a longer text of which each token costs")
-    assert await weigh(hall, room, two, "~") == {"log_pi": None}
+    await weigh(service, room, two, "a longer text of which each token costs")
+    assert await weigh(service, room, two, "~") == {"log_pi": None}
     assert two.best == said["log_pi"]
-    assert of_member(room, two)["hand"] == {"reached": two.reached, "best": two.best, "left": 27}
-    told = of_class(room, 0.0)["game"]
+    assert member_message(room, two)["hand"] == {
+        "reached": two.reached,
+        "best": two.best,
+        "left": 27,
+    }
+    told = class_message(room, 0.0)["game"]
     assert told["first"] == [(two.number, two.best, two.reached)]
     assert told["chains"] == max(one.reached, two.reached)
     assert told["passed"] == (two.best > two.reached)
-    await do(hall, lead, "again")
-    assert of_member(room, two)["hand"] == {"reached": None, "best": None, "left": 30}
-    assert of_class(room, 0.0)["game"] is None
+    await do(service, lead, "again")
+    assert member_message(room, two)["hand"] == {"reached": None, "best": None, "left": 30}
+    assert class_message(room, 0.0)["game"] is None
 
 
 @pytest.mark.parametrize("words", [*RUBBISH[:4], [], {}, ["up"], "a\x00", "a\u202eb", "\ud800",
                                    "u" * 4000], ids=lambda v: repr(v)[:20])  # fmt: skip
-async def test_rubbish_by_hand_is_refused_and_changes_nothing_for_another(hall, words):
-    _, room, (rude, other) = await a_game(hall, Teller())
-    await weigh(hall, room, other, "mine")
-    before = seen_by(room, other), of_class(room, 0.0)["game"]
+async def test_rubbish_by_hand_is_refused_and_changes_nothing_for_another(service, words):
+    _, room, (rude, other) = await a_game(service, Teller())
+    await weigh(service, room, other, "mine")
+    before = seen_by(room, other), class_message(room, 0.0)["game"]
     with pytest.raises(HTTPRefusal) as error:
-        await weigh(hall, room, rude, words)
+        await weigh(service, room, rude, words)
     assert error.value.status == 422
-    assert (seen_by(room, other), of_class(room, 0.0)["game"]) == before
+    assert (seen_by(room, other), class_message(room, 0.0)["game"]) == before
     assert rude.tries == 0
     for nobody in ("", "guess", room.lead):
         with pytest.raises(HTTPRefusal):
-            await hall.weigh(room.code, nobody, {"words": "mine"})
+            await service.score_text(room.code, nobody, {"words": "mine"})
 
 
-async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weighed(hall, clock):
+async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weighed(service, clock):
     lm = Teller(may=asyncio.Event())
-    _, room, (rude, other) = await a_game(hall, lm)
-    hall.rooms.clock = clock
-    flood = [asyncio.create_task(weigh(hall, room, rude, "x" * k)) for k in range(1, 200)]
-    mine = asyncio.create_task(weigh(hall, room, other, "mine"))
+    _, room, (rude, other) = await a_game(service, lm)
+    service.rooms.clock = clock
+    flood = [asyncio.create_task(weigh(service, room, rude, "x" * k)) for k in range(1, 200)]
+    mine = asyncio.create_task(weigh(service, room, other, "mine"))
     for _ in range(20):
         await asyncio.sleep(0)
     lm.may.set()
@@ -847,40 +859,40 @@ async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weigh
     took = 0
     for _ in range(50):
         with suppress(HTTPRefusal):
-            await weigh(hall, room, rude, "x")
+            await weigh(service, room, rude, "x")
             took += 1
     assert took == TRY_BURST - 1
     for _ in range(TRIES):
         clock.now += 60
         with suppress(HTTPRefusal):
-            await weigh(hall, room, rude, "x")
+            await weigh(service, room, rude, "x")
     assert rude.tries == TRIES
 
 
-async def test_a_text_that_is_weighed_when_the_class_starts_again_counts_for_nothing(hall):
+async def test_a_text_that_is_weighed_when_the_class_starts_again_counts_for_nothing(service):
     lm = Teller(may=asyncio.Event())
-    lead, room, (one, _) = await a_game(hall, lm)
-    late = asyncio.create_task(weigh(hall, room, one, "mine"))
+    lead, room, (one, _) = await a_game(service, lm)
+    late = asyncio.create_task(weigh(service, room, one, "mine"))
     await until(lambda: one.trying)
-    await do(hall, lead, "again")
+    await do(service, lead, "again")
     lm.may.set()
     with pytest.raises(HTTPRefusal, match="was restarted"):
         await late
     assert (one.best, one.tries, one.trying) == (None, 0, False)
 
 
-async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(hall, monkeypatch):
-    monkeypatch.setattr(halls, "POOL", 1)
-    hall._runs._load = Runs()._load
-    lead = await hall.open({"prompt": "Tom has 5 eggs. He buys 3 more. How many?"}, "here")
-    room = hall.rooms.find(lead["code"])
+async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(service, monkeypatch):
+    monkeypatch.setattr(service_module, "POOL", 1)
+    service._runs._load = Runs()._load
+    lead = await service.open({"prompt": "Tom has 5 eggs. He buys 3 more. How many?"}, "here")
+    room = service.rooms.find(lead["code"])
     room.run = replace(room.run, seed=1)  # a text that is read into the tokens it was written in
-    member = room.members[key_of(hall.join(lead["code"], "")["token"])]
-    hall.follow(room.code, member.token)
+    member = room.members[key_of(service.join(lead["code"], "")["token"])]
+    service.follow(room.code, member.token)
     member.streams = 1
-    await do(hall, lead, "step")
+    await do(service, lead, "step")
     await until(lambda: member.t == 0)
-    said = await weigh(hall, room, member, member.states[0].response.text)
+    said = await weigh(service, room, member, member.states[0].response.text)
     assert said["log_pi"] == pytest.approx(member.reached, abs=1e-3)
 
 
@@ -899,11 +911,11 @@ async def heard(events: AsyncIterator[str], done: Callable[[dict[str, Any]], boo
     return found
 
 
-async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(hall):
-    lead, room, members = await a_class(hall, 2)
-    stream = hall.follow(room.code, members[0].token)
+async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(service):
+    lead, room, members = await a_class(service, 2)
+    stream = service.follow(room.code, members[0].token)
     async with aclosing(stream):  # type: ignore[type-var]
-        await do(hall, lead, "run")
+        await do(service, lead, "run")
         told = await heard(stream, lambda e: e.get("mine", {}).get("t") == 40)
     assert {event["mine"]["number"] for event in told if "mine" in event} == {members[0].number}
     assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in rewards_of(members[0])]
@@ -913,24 +925,24 @@ async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(hall):
     )
 
 
-async def test_the_instructors_screen_has_every_chain_and_prediction(hall):
-    lead, room, members = await a_class(hall, 3)
-    await do(hall, lead, "turn", stop=1)
-    hall.say(room.code, members[0].token, {"stop": 1, "said": "up"})
-    stream = hall.follow(room.code, lead["token"])
+async def test_the_instructors_screen_has_every_chain_and_prediction(service):
+    lead, room, members = await a_class(service, 3)
+    await do(service, lead, "turn", stop=1)
+    service.predict(room.code, members[0].token, {"stop": 1, "prediction": "up"})
+    stream = service.follow(room.code, lead["token"])
     async with aclosing(stream):  # type: ignore[type-var]
         first = await heard(stream, lambda e: "class" in e)
-        assert first[-1]["class"]["said"] == [["up", 1]]
-        await do(hall, lead, "run")
+        assert first[-1]["class"]["predictions"] == [["up", 1]]
+        await do(service, lead, "run")
         told = await heard(stream, lambda e: e.get("class", {}).get("done") == 3)
     walk = [tuple(each) for event in told for each in event.get("walk", [])]
     assert walk == [(number, round(reward, 3)) for number, reward in room.walk]
 
 
-async def test_a_place_is_followed_by_one_screen_and_the_newest_has_it(hall):
-    _, room, (member,) = await a_class(hall, 1)
+async def test_a_place_is_followed_by_one_screen_and_the_newest_has_it(service):
+    _, room, (member,) = await a_class(service, 1)
     member.streams = 0
-    old, new = (hall.follow(room.code, member.token) for _ in range(2))
+    old, new = (service.follow(room.code, member.token) for _ in range(2))
     async with aclosing(old), aclosing(new):  # type: ignore[type-var]
         await heard(old, lambda e: "room" in e)
         await heard(new, lambda e: "room" in e)
@@ -939,14 +951,14 @@ async def test_a_place_is_followed_by_one_screen_and_the_newest_has_it(hall):
     assert member.streams == 0
 
 
-async def test_all_screens_are_told_when_the_room_is_closed(hall):
-    lead, room, (member,) = await a_class(hall, 1)
-    streams = [hall.follow(room.code, token) for token in (lead["token"], member.token)]
-    await do(hall, lead, "end")
+async def test_all_screens_are_told_when_the_room_is_closed(service):
+    lead, room, (member,) = await a_class(service, 1)
+    streams = [service.follow(room.code, token) for token in (lead["token"], member.token)]
+    await do(service, lead, "end")
     for stream in streams:
         assert "closed this room" in (await heard(stream, lambda e: "over" in e))[-1]["over"]
     with pytest.raises(HTTPRefusal) as error:
-        hall.join(room.code, member.token)
+        service.join(room.code, member.token)
     assert error.value.status == 410
 
 
@@ -954,8 +966,10 @@ async def test_all_screens_are_told_when_the_room_is_closed(hall):
 
 
 @pytest.fixture
-async def client(hall: RoomService) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=room_routes(hall, ()), exception_handlers={HTTPRefusal: respond_refused})
+async def client(service: RoomService) -> AsyncIterator[httpx.AsyncClient]:
+    app = Starlette(
+        routes=room_routes(service, ()), exception_handlers={HTTPRefusal: respond_refused}
+    )
     transport = httpx.ASGITransport(app=RequestGuard(app, OriginPolicy()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as found:
         yield found
@@ -968,7 +982,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-async def test_a_room_is_opened_joined_and_led_over_http(client, hall):
+async def test_a_room_is_opened_joined_and_led_over_http(client, service):
     lead = (await client.post("/room/open", json={**SETTINGS, "lesson": "lesson"})).json()
     seat = (await client.post("/room/join", json={"code": lead["code"].lower()})).json()
     assert seat["lead"] is False
@@ -978,14 +992,14 @@ async def test_a_room_is_opened_joined_and_led_over_http(client, hall):
     turned = await client.post("/room/lead", json={"code": lead["code"], "do": "turn", "stop": 1},
                                headers=bearer(lead["token"]))  # fmt: skip
     assert turned.status_code == 200
-    said = await client.post("/room/say", json={"code": lead["code"], "stop": 1, "said": "up"},
-                             headers=bearer(seat["token"]))  # fmt: skip
-    assert said.status_code == 200
-    room = hall.rooms.find(lead["code"])
-    assert dict(room.said) == {"up": 1}
-    room.let("run", hall.rooms.clock())
+    prediction = {"code": lead["code"], "stop": 1, "prediction": "up"}
+    reply = await client.post("/room/predict", json=prediction, headers=bearer(seat["token"]))
+    assert reply.status_code == 200
+    room = service.rooms.find(lead["code"])
+    assert dict(room.prediction_counts) == {"up": 1}
+    room.set_goal("run", service.rooms.clock())
     states = {"code": lead["code"], "round": 0, "t": 0, "states": STATES[:1]}
-    moved = await client.post("/room/moved", json=states, headers=bearer(seat["token"]))
+    moved = await client.post("/room/states", json=states, headers=bearer(seat["token"]))
     reached = pytest.approx(-0.5 + 1.0 / 0.5)
     assert moved.json() == {"t": 0, "hand": {"reached": reached, "best": None, "left": TRIES}}
 
@@ -1006,7 +1020,7 @@ async def test_a_member_keeps_the_seat_however_scheme_and_address_are_written(cl
                                   b'"text"', b"{}", b'{"code": 7}', b'{"code": {"a": 1}}',
                                   b'{"code": "' + b"A" * 9000 + b'"}'],
                          ids=lambda b: repr(b)[:20])  # fmt: skip
-@pytest.mark.parametrize("path", ["open", "join", "say", "moved", "weigh", "lead", "qr"])
+@pytest.mark.parametrize("path", ["open", "join", "predict", "states", "score", "lead", "qr"])
 async def test_rubbish_gets_one_sentence(client, path, body):
     answer = await client.post(f"/room/{path}", content=body, headers=JSON)
     assert 400 <= answer.status_code < 500
@@ -1014,7 +1028,7 @@ async def test_rubbish_gets_one_sentence(client, path, body):
     assert len(answer.json()["detail"]) < 300
 
 
-async def test_one_address_cannot_take_all_rooms_at_once(client, hall):
+async def test_one_address_cannot_take_all_rooms_at_once(client, service):
     answers = [await client.post("/room/open", json=SETTINGS) for _ in range(10)]
     assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 6
 

@@ -131,7 +131,7 @@ async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_n
 STOP = """(k) => {
   const { now } = QAlignLearn, { t, phase } = document.querySelector('#watch .qp').dataset;
   return now?.k === k && +t === now.at.step && +phase === now.at.phase
-    && document.querySelector('.learn-lit')?.matches(now.lit) }"""
+    && document.querySelector('.learn-highlight')?.matches(now.highlight) }"""
 PLACES = """() => ({
   panel: document.querySelector('.learn-panel').offsetHeight,
   stage: document.querySelector('#watch .qp').getBoundingClientRect().top })"""

@@ -8,7 +8,7 @@ import pytest
 from browser import ROOT
 
 from components.learn.guide import GUIDE, on_the_page
-from components.learn.lessons import lessons
+from components.learn.lessons import load_lessons
 from components.watch.gallery import gallery, write_slides
 
 TEXT = GUIDE.read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ def test_every_link_of_the_guide_leads_to_a_stop_or_a_run_that_there_is():
     for link in LINKS:
         assert link.keys() <= {"lesson", "stop", "run", "tab", "present"}
         if "lesson" in link:
-            assert 1 <= int(link.get("stop", 1)) <= len(lessons()[link["lesson"]].stops)
+            assert 1 <= int(link.get("stop", 1)) <= len(load_lessons()[link["lesson"]].stops)
         assert link.get("run", "watch") in gallery()
 
 

@@ -4,25 +4,25 @@ from dataclasses import replace
 from typing import Any
 
 from components.learn.facts import RUNS
-from components.learn.lessons import Lesson, Stop, lessons
-from components.learn.page import entries, judged, number_of, told
+from components.learn.lessons import Lesson, Stop, load_lessons
+from components.learn.page import check_prediction, lesson_message, list_lessons, number_of
 
 SERVED = ("tokens", "hand")
 """Tabs of the player whose contents a server computes."""
 NEEDS = "This needs a server: install the project and run python app.py."
 
 
-def carried() -> dict[str, Any]:
+def build_static_lessons() -> dict[str, Any]:
     """What `assets/web/learn/alone.js` reads: the list, the lessons, their outcomes and runs.
 
     A lesson is carried if all of its stops are on Watch. A stop on a tab that a server fills says
     so in its text.
     """
-    known = {name: each for name, each in lessons().items() if _is_alone(each)}
+    known = {name: each for name, each in load_lessons().items() if _is_alone(each)}
     made = {name: _told(each, set(known)) for name, each in known.items()}
     runs = {run for each in made.values() for run in each["runs"]}
     return {
-        "list": [entry for entry in entries() if entry["name"] in known],
+        "list": [entry for entry in list_lessons() if entry["name"] in known],
         "lessons": made,
         "outcomes": {name: [_outcomes(s) for s in each.stops] for name, each in known.items()},
         "runs": {run: (RUNS / f"{run}.jsonl").read_text("utf-8") for run in sorted(runs)},
@@ -36,13 +36,13 @@ def _is_alone(lesson: Lesson) -> bool:
 
 def _told(lesson: Lesson, known: set[str]) -> dict[str, Any]:
     stops = [
-        replace(stop, text=f"{stop.text} {NEEDS}", at=replace(stop.at, tab=""), lit="text")
+        replace(stop, text=f"{stop.text} {NEEDS}", at=replace(stop.at, tab=""), highlight="text")
         if stop.at.tab in SERVED
         else stop
         for stop in lesson.stops
     ]
     onward = tuple(name for name in lesson.onward if name in known)
-    return told(replace(lesson, stops=tuple(stops), onward=onward))
+    return lesson_message(replace(lesson, stops=tuple(stops), onward=onward))
 
 
 def _outcomes(stop: Stop) -> dict[str, Any]:
@@ -50,8 +50,13 @@ def _outcomes(stop: Stop) -> dict[str, Any]:
     ask = stop.ask
     if ask is None:
         return {}
-    outcomes = {said: judged(stop, said) for said in ("", *ask.options)}
+    outcomes = {said: check_prediction(stop, said) for said in ("", *ask.options)}
     if ask.kind == "choice":
-        return {"said": outcomes}
+        return {"predictions": outcomes}
     near = number_of(ask)
-    return {"said": outcomes, "near": near, "within": ask.within, "right": judged(stop, f"{near}")}
+    return {
+        "predictions": outcomes,
+        "near": near,
+        "within": ask.within,
+        "right": check_prediction(stop, f"{near}"),
+    }

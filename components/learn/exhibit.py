@@ -10,7 +10,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from components.common.evaluated import TITLES
-from components.learn.facts import FACTS, Lab, Measured, Place, Share, Walk, run_of, shown, value_of
+from components.learn.facts import (
+    FACTS,
+    ChainFacts,
+    LabFacts,
+    Place,
+    ResultFacts,
+    Share,
+    format_value,
+    run_of,
+    value_of,
+)
 from components.learn.lessons import Ask, Stop
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.registry import load_language_model
@@ -46,7 +56,7 @@ SECTIONS = {
 """The Lab's sections: the facts that each shows, and what they are called."""
 
 
-def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
+def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
     """What is shown at a stop.
 
     Args:
@@ -60,7 +70,7 @@ def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
     """
     ask = stop.ask
     place = ask.then if ask and (answered or ask.then.page != stop.at.page) else stop.at
-    lit = ask.lit if ask and answered else stop.lit
+    lit = ask.highlight if ask and answered else stop.highlight
     made: dict[str, Any] = {"texts": [], "rows": [], "bars": []}
     made |= {"walk": None, "tokens": None}
     open_ = None if answered else ask
@@ -69,7 +79,7 @@ def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
     elif place.page == "lab":
         _lab(made, stop.at, ask, open_)
     elif place.page == "results":
-        _results(made, Measured(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_)
+        _results(made, ResultFacts(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_)
     else:
         of = FACTS[place.page](place)
         made["rows"] = [
@@ -80,7 +90,7 @@ def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
 
 def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> None:
     """A step as two texts and its numbers, or a run as traces and votes."""
-    trace, of = run_of(place.run), Walk(place)
+    trace, of = run_of(place.run), ChainFacts(place)
     made["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
     step = trace.chains[place.chain][place.step]
     old, new = step.current.response, step.proposal.response
@@ -96,8 +106,11 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
         kept = "".join(old.pieces[: step.index])
         both = [("Old text", old), ("New text", new)][: 1 + (place.phase > 0)]
         made["texts"] += [(name, kept, each.text[len(kept) :]) for name, each in both]
-        made["rows"] = [(name, " → ".join(shown(value_of(f, place)) for f in of_[: len(both)]))
-                        for k, name, *of_ in STEP if k <= place.phase]  # fmt: skip
+        made["rows"] = [
+            (name, " → ".join(format_value(value_of(f, place)) for f in facts[: len(both)]))
+            for k, name, *facts in STEP
+            if k <= place.phase
+        ]
     elif place.tab == "tree":
         ends = [chain[place.step].state.response.text for chain in trace.chains.values()]
         made["texts"] += [(f"Chain {k} ends at", "", end) for k, end in enumerate(ends, 1)]
@@ -135,7 +148,7 @@ def _tokens(made: dict[str, Any], header: TraceHeader, text: Response) -> None:
         made["rows"].append((name, f"likeliest: {likeliest}"))
 
 
-def _shares(samples: Any, of: Walk) -> list[tuple[str, float, str]]:
+def _shares(samples: Any, of: ChainFacts) -> list[tuple[str, float, str]]:
     return _bars(majority_vote(samples, of._read).shares[:MOST])
 
 
@@ -157,7 +170,7 @@ def _lab(made: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None) ->
                      for name in SETTINGS if after.get(name)]  # fmt: skip
     asked = [ask.fact] if ask and ask.fact else list(ask.options) if ask else []
     for fact, name in SECTIONS[section].items():
-        old, new = (shown(value_of(fact, place)) for place in (at, then))
+        old, new = (format_value(value_of(fact, place)) for place in (at, then))
         if open_ is None:
             made["rows"].append((name, _arrow(old, new)))
         elif fact in asked and (open_.fact or old != new or not changed):
@@ -172,25 +185,25 @@ def _arrow(old: object, new: object) -> str:
 
 def _wrong_reward(made: dict[str, Any], place: Place, open_: Ask | None) -> None:
     """Three answers, and how often each method finds the right one."""
-    example, of = Example(), Lab(place)
+    example, of = Example(), LabFacts(place)
     made["rows"] = [
         (f"{answer}: {meaning}", f"reward {reward:g}, {percent(base)} of samples")
         for answer, meaning, base, reward in zip(
             ANSWERS, MEANINGS, example.base, example.rewards, strict=True)
     ]  # fmt: skip
     if open_ is None:
-        rewards = ", ".join(shown(of.hack_reward(n)) for n in ("8", "128"))
+        rewards = ", ".join(format_value(of.hack_reward(n)) for n in ("8", "128"))
         made["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
         for n in ("8", "128"):
             found = ((w.word, Share(of._way(id_, n).accuracy)) for id_, w in names_of().items())
             made["bars"].append((f"Right with {n} samples or states", _bars(found)))
 
 
-def _results(made: dict[str, Any], of: Measured, title: str, open_: Ask | None) -> None:
+def _results(made: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
     """A set of problems, and how often each method is right."""
     header = of._set.results.header
     made["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
-                    ("A single sample is right", shown(of.at_first("bon"))),
+                    ("A single sample is right", format_value(of.at_first("bon"))),
                     ("Compute", f"that of {of.budget()} samples")]  # fmt: skip
     if open_ is None:
         found = _bars((idea.word, of.right(method)) for method, idea in names_of().items())

@@ -100,7 +100,7 @@ def value_of(fact: str, place: Place) -> Value:
     return value
 
 
-def shown(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A fact as people read it."""
     if isinstance(value, Share):
         return percent(value)
@@ -124,7 +124,7 @@ def run_of(name: str) -> Trace:
     return load_trace(RUNS / f"{name}.jsonl")
 
 
-class Walk:
+class ChainFacts:
     """Of a recorded run, one chain up to a step."""
 
     def __init__(self, place: Place) -> None:
@@ -342,7 +342,7 @@ class Walk:
         return effective_sample_size(importance_weights(self._base, Target(self._beta)))
 
 
-class Lab:
+class LabFacts:
     """Of the Lab's exact worlds, the one that its controls are set to."""
 
     def __init__(self, place: Place) -> None:
@@ -423,7 +423,7 @@ def _compared() -> dict[str, Outcome]:
     return {str(outcome.method): outcome for outcome in found}
 
 
-class Compared:
+class CompareFacts:
     """Of the recorded comparison, what each method makes of the full budget.
 
     A method is the id of a deciding rule.
@@ -449,7 +449,7 @@ class Compared:
         return self._found[method].sequential
 
 
-class Measured:
+class ResultFacts:
     """Of a problem set, the share that each method gets right."""
 
     def __init__(self, place: Place) -> None:
@@ -480,5 +480,10 @@ class Measured:
         return max(RULES, key=self.right)
 
 
-FACTS: dict[str, type] = {"watch": Walk, "lab": Lab, "compare": Compared, "results": Measured}
+FACTS: dict[str, type] = {
+    "watch": ChainFacts,
+    "lab": LabFacts,
+    "compare": CompareFacts,
+    "results": ResultFacts,
+}
 """The class of each page."""

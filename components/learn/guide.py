@@ -9,8 +9,8 @@ from pathlib import Path
 import gradio as gr
 
 from components.common.folding import fold
-from components.learn.lessons import Ask, Lesson, Stop, lessons
-from components.learn.page import filled, judged
+from components.learn.lessons import Ask, Lesson, Stop, load_lessons
+from components.learn.page import check_prediction, fill_facts
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "workshop.md"
 TABLE = "| Lesson, stop | What is asked | Answer |\n|---|---|---|\n"
@@ -19,7 +19,7 @@ TABLE = "| Lesson, stop | What is asked | Answer |\n|---|---|---|\n"
 def exercises(known: dict[str, Lesson]) -> str:
     """A table with all that the lessons ask, and what the core says."""
     rows = [
-        f"| `?lesson={name}&stop={k}` | {filled(stop.ask.question, stop.ask.then, stop.at)} "
+        f"| `?lesson={name}&stop={k}` | {fill_facts(stop.ask.question, stop.ask.then, stop.at)} "
         f"| {_answer(stop, stop.ask)} |\n"
         for name, lesson in known.items()
         for k, stop in enumerate(lesson.stops, start=1)
@@ -29,7 +29,7 @@ def exercises(known: dict[str, Lesson]) -> str:
 
 
 def _answer(stop: Stop, ask: Ask) -> str:
-    value = str(judged(stop, "")["value"])
+    value = str(check_prediction(stop, "")["value"])
     if ask.kind == "choice":
         return ask.options[value]
     return f"{value} (± {ask.within:g} is right)" if ask.within else value
@@ -49,4 +49,4 @@ def build_guide() -> None:
 
 
 if __name__ == "__main__":
-    print(exercises(lessons()), end="")
+    print(exercises(load_lessons()), end="")

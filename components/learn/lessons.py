@@ -51,7 +51,7 @@ PHASES = ("cut", "rewrite", "score", "chance", "coin", "verdict")
 """Names of a step's phases in a lesson, in the player's order."""
 STAGE = ("problem", "text", "chance", "verdict", "votes", "trace", "transport")
 """The parts of the stage of Watch, which carry these names."""
-LIT: dict[str, dict[str, str]] = {
+HIGHLIGHTS: dict[str, dict[str, str]] = {
     "watch": {
         **{name: f"[data-stage={name}]" for name in STAGE},
         "time": ".qp-histogram",
@@ -64,13 +64,13 @@ LIT: dict[str, dict[str, str]] = {
     "results": {"figure": "#results-error", "findings": "#results-said"},
 }
 """What of each page a stop can light, and where that is."""
-VEILED = {
+VEILS = {
     "compare": ".qc-columns, .qc-concluded",
     "lab": ".lab-figure, .lab-told",
     "results": "#results-error, #results-said, #results-advice, #results-table",
 }
 """The parts of a page that show the outcome, where that is more than the lit part."""
-PAGES = tuple(LIT)
+PAGES = tuple(HIGHLIGHTS)
 KEYS = {
     "watch": ("run", "step", "phase", "chain", "tab"),
     "compare": (),
@@ -99,7 +99,7 @@ class Ask:
         within: how far off a number or a spot may be.
         right, wrong: what is said of it.
         then: where the page goes once it is made.
-        lit: what is lit then.
+        highlight: what is lit then.
         veil: whether what tells the outcome is hidden until then.
     """
 
@@ -112,7 +112,7 @@ class Ask:
     right: str
     wrong: str
     then: Place
-    lit: str
+    highlight: str
     veil: bool
 
 
@@ -123,7 +123,7 @@ class Stop:
     title: str
     text: str
     at: Place
-    lit: str
+    highlight: str
     notes: str
     ask: Ask | None
 
@@ -134,7 +134,7 @@ class Lesson:
 
     name: str
     title: str
-    says: str
+    summary: str
     minutes: int
     stops: tuple[Stop, ...]
     end: str
@@ -143,7 +143,7 @@ class Lesson:
 
 
 @cache
-def lessons(folder: Path = FOLDER) -> dict[str, Lesson]:
+def load_lessons(folder: Path = FOLDER) -> dict[str, Lesson]:
     """All lessons by name, in the order of their files.
 
     Raises:
@@ -181,6 +181,7 @@ def read_lesson(path: Path) -> Lesson:
         stops.append(_stop(reader.part(f"stop {k}", stop), stops))
     if not stops:
         raise InvalidLesson(f"{path.name} has no stop; write at least one [[stop]]")
+    given["summary"] = given.pop("says")
     parts = (reader.part(f"learnt {k}", each) for k, each in enumerate(given.pop("learnt"), 1))
     return Lesson(
         **given | {"onward": tuple(map(str, given["onward"]))},
@@ -246,12 +247,13 @@ def _stop(reader: _Reader, before: list[Stop]) -> Stop:
     at = end_of(before[-1]) if before else Place("watch")
     if given["at"]:
         at = _place(reader.part("at", given["at"]), at)
-    reader.one_of("lit", LIT[at.page])
+    reader.one_of("lit", HIGHLIGHTS[at.page])
     asked = "ask" in reader.data
     ask = _ask(reader.part("ask", given["ask"]), at, given["lit"]) if asked else None
     for text in (given["text"], given["notes"]):
         _check_slots(reader, text, at)
-    return Stop(**given | {"at": at, "ask": ask})
+    highlight = given.pop("lit")
+    return Stop(**given | {"at": at, "ask": ask, "highlight": highlight})
 
 
 def _learnt(reader: _Reader, last: Stop) -> tuple[str, str]:
@@ -302,9 +304,9 @@ def _ask(reader: _Reader, at: Place, lit: str) -> Ask:
     for text in (given["right"], given["wrong"]):
         _check_slots(reader, text, then)
     within = 0.0 if options else float(given["within"])
-    lit = reader.one_of("lit", LIT[then.page], lit if then.page == at.page else str)
+    lit = reader.one_of("lit", HIGHLIGHTS[then.page], lit if then.page == at.page else str)
     found = {"kind": kind, "options": options, "fact": fact, "moves": bool(given["moves"])}
-    found |= {"within": within, "then": then, "lit": lit}
+    found |= {"within": within, "then": then, "highlight": lit}
     kept = {name: given[name] for name in ("question", "right", "wrong", "veil")}
     return Ask(**kept, **found)
 

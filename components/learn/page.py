@@ -12,18 +12,27 @@ import gradio as gr
 
 from components.common.options import PLAIN
 from components.common.rpc import server_functions
-from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
-from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, end_of, lessons
+from components.learn.facts import RUNS, Place, Share, format_value, run_of, value_of
+from components.learn.lessons import (
+    HIGHLIGHTS,
+    SLOT,
+    VEILS,
+    Ask,
+    Lesson,
+    Stop,
+    end_of,
+    load_lessons,
+)
 from qalign_core.record.trace import header_line
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
 LIST = "window.QAlignLearn.list(element.querySelector('.learn-list'));"
 
 
-def filled(text: str, place: Place, before: Place) -> str:
+def fill_facts(text: str, place: Place, before: Place) -> str:
     """A lesson's text with the core's numbers for its braces."""
     return SLOT.sub(
-        lambda slot: shown(
+        lambda slot: format_value(
             value_of(slot[2] + (f":{slot[3]}" if slot[3] else ""), before if slot[1] else place)
         ),
         text,
@@ -38,14 +47,14 @@ def _place(place: Place) -> dict[str, Any]:
 
 
 def _question(ask: Ask, stop: Stop) -> dict[str, Any]:
-    lit = LIT[stop.at.page][stop.lit]
+    highlight = HIGHLIGHTS[stop.at.page][stop.highlight]
     of_one = ask.kind == "number" and isinstance(value_of(ask.fact, ask.then), Share)
     return {
-        "question": filled(ask.question, ask.then, ask.then),
+        "question": fill_facts(ask.question, ask.then, ask.then),
         "kind": ask.kind,
         "options": list(ask.options.items()),
         "unit": "%" if of_one else "",
-        "veil": VEILED.get(stop.at.page, lit) if ask.veil else "",
+        "veil": VEILS.get(stop.at.page, highlight) if ask.veil else "",
         "marks": list(run_of(ask.then.run).rewards) if ask.kind == "spot" else [],
     }
 
@@ -53,31 +62,31 @@ def _question(ask: Ask, stop: Stop) -> dict[str, Any]:
 def _stop(stop: Stop) -> dict[str, Any]:
     told = {
         "title": stop.title,
-        "text": filled(stop.text, stop.at, stop.at),
-        "notes": filled(stop.notes, stop.at, stop.at),
+        "text": fill_facts(stop.text, stop.at, stop.at),
+        "notes": fill_facts(stop.notes, stop.at, stop.at),
         "at": _place(stop.at),
-        "lit": LIT[stop.at.page][stop.lit],
+        "highlight": HIGHLIGHTS[stop.at.page][stop.highlight],
     }
     return told | ({"ask": _question(stop.ask, stop)} if stop.ask else {})
 
 
-def told(lesson: Lesson) -> dict[str, Any]:
+def lesson_message(lesson: Lesson) -> dict[str, Any]:
     """A lesson as the browser gets it."""
     end = end_of(lesson.stops[-1])
     runs = {stop.at.run for stop in lesson.stops if stop.at.page == "watch"}
     return {
         "name": lesson.name,
         "title": lesson.title,
-        "says": lesson.says,
+        "summary": lesson.summary,
         "stops": [_stop(stop) for stop in lesson.stops],
-        "end": filled(lesson.end, end, end),
-        "learnt": [(question, filled(text, end, end)) for question, text in lesson.learnt],
+        "end": fill_facts(lesson.end, end, end),
+        "learnt": [(question, fill_facts(text, end, end)) for question, text in lesson.learnt],
         "onward": lesson.onward,
         "runs": {name: header_line(run_of(name).header) for name in sorted(runs)},
     }
 
 
-def judged(stop: Stop, said: str) -> dict[str, Any]:
+def check_prediction(stop: Stop, said: str) -> dict[str, Any]:
     """What comes of a prediction, by the core's own number.
 
     Args:
@@ -95,9 +104,9 @@ def judged(stop: Stop, said: str) -> dict[str, Any]:
     return {
         "right": right,
         "value": value,
-        "says": filled(text, ask.then, stop.at),
+        "explanation": fill_facts(text, ask.then, stop.at),
         "at": _place(ask.then),
-        "lit": LIT[ask.then.page][ask.lit],
+        "highlight": HIGHLIGHTS[ask.then.page][ask.highlight],
     }
 
 
@@ -109,7 +118,7 @@ def _outcome(ask: Ask, at: Place, said: str) -> tuple[str, bool | None]:
             raise ValueError(f"{said[:40]!r} is not one of the options")
         return value, said == value if said else None
     off = abs(float(said) - number_of(ask)) if said else 0
-    return shown(value_of(ask.fact, ask.then)), off <= ask.within if said else None
+    return format_value(value_of(ask.fact, ask.then)), off <= ask.within if said else None
 
 
 def number_of(ask: Ask) -> float:
@@ -132,16 +141,16 @@ def _chosen(ask: Ask, at: Place) -> str:
     return "same" if abs(by) < 1e-9 else "up" if by > 0 else "down"
 
 
-def entries() -> list[dict[str, Any]]:
+def list_lessons() -> list[dict[str, Any]]:
     """What a list of the lessons shows of each.
 
     Raises:
         InvalidLesson: a file in `assets/lessons` is wrong.
     """
     return [
-        {"name": each.name, "title": each.title, "says": each.says, "minutes": each.minutes,
+        {"name": each.name, "title": each.title, "summary": each.summary, "minutes": each.minutes,
          "stops": len(each.stops)}
-        for each in lessons().values()
+        for each in load_lessons().values()
     ]  # fmt: skip
 
 
@@ -154,14 +163,16 @@ def build_panel(*, first: bool) -> gr.HTML:
     Raises:
         InvalidLesson: a file in `assets/lessons` is wrong.
     """
-    known = lessons()
+    known = load_lessons()
 
     def lesson(name: str) -> dict[str, Any]:
-        return told(known[str(name)])
+        return lesson_message(known[str(name)])
 
     def check(sent: dict[str, Any]) -> dict[str, Any]:
         stops = known[str(sent["lesson"])].stops
-        return judged(stops[int(sent["stop"]) % len(stops)], str(sent["said"])[:100])
+        return check_prediction(
+            stops[int(sent["stop"]) % len(stops)], str(sent["prediction"])[:100]
+        )
 
     def run(name: str) -> str:
         shown = {stop.at.run for each in known.values() for stop in each.stops}
@@ -173,8 +184,8 @@ def build_panel(*, first: bool) -> gr.HTML:
         "",
         html_template="",
         js_on_load=PANEL,
-        first=told(next(iter(known.values()))) if first else None,
-        list=entries(),
+        first=lesson_message(next(iter(known.values()))) if first else None,
+        list=list_lessons(),
         server_functions=server_functions(lesson, check, run),
         elem_id="learn-host",
         visible="hidden",

@@ -26,7 +26,7 @@ DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperatur
 """Of a run, what a browser that draws one of its chains needs."""
 
 
-def of_room(room: Room) -> dict[str, Any]:
+def room_message(room: Room) -> dict[str, Any]:
     """The message to everybody in a room: the state of the class."""
     told: dict[str, Any] = {
         "code": room.code,
@@ -50,11 +50,11 @@ def of_room(room: Room) -> dict[str, Any]:
             "name": room.lesson.name,
             "k": room.stop,
             "of": len(room.lesson.stops),
-            **{name: stop[name] for name in ("title", "text", "ask", "shows") if name in stop},
+            **{name: stop[name] for name in ("title", "text", "ask", "exhibit") if name in stop},
         }
     if answers := room.opened.get(room.stop):
-        told |= {"value": answers["value"], "says": _to_all(str(answers["says"]))}
-        told["stop"] |= {name: answers[name] for name in ("shows",) if name in answers}
+        told |= {"value": answers["value"], "explanation": _to_all(str(answers["explanation"]))}
+        told["stop"] |= {name: answers[name] for name in ("exhibit",) if name in answers}
     return told
 
 
@@ -64,14 +64,21 @@ def _to_all(says: str) -> str:
     return told[:1].upper() + told[1:]
 
 
-def of_member(room: Room, member: Member) -> dict[str, Any]:
+def member_message(room: Room, member: Member) -> dict[str, Any]:
     """The message to one member: the member's chain and predictions."""
-    said = member.said.get(room.stop, "")
-    told: dict[str, Any] = {"number": member.number, "t": member.t, "said": said}
-    told |= {"had": member.had, "drawer": member.drawer, "hand": hand_of(member)}
+    said = member.predictions.get(room.stop, "")
+    told: dict[str, Any] = {"number": member.number, "t": member.t, "prediction": said}
+    told |= {
+        "replay_until": member.replay_until,
+        "drawer": member.drawer,
+        "hand": hand_message(member),
+    }
     if room.ask and room.stop in room.opened:
-        came = room.judgement(said) if said else room.opened[room.stop]
-        told["came"] = {"right": came["right"] if said else None, "says": came["says"]}
+        came = room.outcome_of(said) if said else room.opened[room.stop]
+        told["outcome"] = {
+            "right": came["right"] if said else None,
+            "explanation": came["explanation"],
+        }
     if member.last is not None:
         told |= _step(member.last)
         told["counted"] = member.t - member.since + 1
@@ -81,7 +88,7 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
     return told
 
 
-def hand_of(member: Member) -> dict[str, Any]:
+def hand_message(member: Member) -> dict[str, Any]:
     """How a member's game stands."""
     return {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
 
@@ -114,7 +121,7 @@ def _shares(
     return list(majority_vote(samples, read, weights=weights).shares[:MOST_ANSWERS])
 
 
-def of_class(room: Room, now: float) -> dict[str, Any]:
+def class_message(room: Room, now: float) -> dict[str, Any]:
     """The message to the instructor: the number of members and their predictions."""
     members = list(room.members.values())
     reached = [m.reached for m in members if m.reached is not None]
@@ -135,8 +142,8 @@ def of_class(room: Room, now: float) -> dict[str, Any]:
         "here": sum(member.streams > 0 for member in members),
         "most": room.caps.members,
         "door": room.door,
-        "said": sorted(room.said.items()),
-        "asked": sum(m.streams > 0 or room.stop in m.said for m in members),
+        "predictions": sorted(room.prediction_counts.items()),
+        "expected": sum(m.streams > 0 or room.stop in m.predictions for m in members),
         "minutes": max(0, math.ceil((room.born + room.caps.life - now) / 60)),
         "drafts": sum(member.t >= 0 for member in members),
         "done": sum(member.t >= room.run.steps for member in members),
@@ -149,7 +156,7 @@ class Figures:
     """What the class says as one sampler, beside the model alone and the target.
 
     The mean is that of each chain's later half: the first remembers the first draft.
-    It copies what it needs of a room when it is made, so that `told` may be called in a thread.
+    It copies what it needs of a room when it is made, so that `to_dict` may be called in a thread.
     """
 
     def __init__(self, room: Room) -> None:
@@ -157,7 +164,7 @@ class Figures:
         self._base = [*room.pool]  # what browsers sent has no say in the target
         self._run, self._read, self._single = room.run, room.read, room.single
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers and votes, as far as anything can be said yet."""
         told: dict[str, Any] = {}
         rewards = [sample.reward for sample in self._base]
@@ -199,6 +206,6 @@ class Figures:
         return told
 
 
-def as_event(told: object) -> str:
+def format_event(told: object) -> str:
     """One event of a stream."""
     return f"data: {json.dumps(told, ensure_ascii=False, separators=(',', ':'))}\n\n"

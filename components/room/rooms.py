@@ -31,7 +31,7 @@ CODE = 8
 """Letters of a code: 31^8 of them, so guessing a million an hour takes a hundred years."""
 LARGEST = 1e6
 """The largest number that can be predicted."""
-MAX_SAID = 40
+MAX_PREDICTION = 40
 """Characters of a prediction."""
 STEPS, TRIES = 30, 30
 """Of the game: steps of the chain that is to be passed, and texts that a member may try."""
@@ -54,7 +54,7 @@ class Caps:
     Attributes:
         rooms: at one time.
         members: of a room.
-        drawn: members of a room whose chains the server draws; the others' browsers do.
+        server_chains: members of a room whose chains the server draws; the others' browsers do.
         steps: proposals of a member's chain.
         pace: seconds between two steps of a chain at the least: a class looks on.
         text: characters of a problem.
@@ -66,7 +66,7 @@ class Caps:
 
     rooms: int = 8
     members: int = 1000
-    drawn: int = 100
+    server_chains: int = 100
     steps: int = 60
     pace: float = 0.45
     text: int = 600
@@ -121,7 +121,7 @@ class RoomLesson:
         name, title: of the lesson.
         stops: as the browser gets them, without what predictions are checked by.
         judge: what comes of a prediction (the number of a stop, what was said; "" for nothing):
-            {"right", "value", "says"}.
+            {"right", "value", "explanation"}.
     """
 
     name: str
@@ -143,9 +143,10 @@ class Member:
         token: as the member's browser keeps it; "" until a member of a saved class is back.
         seen: when a screen last followed from it.
         streams: screens that follow now; the one that came last is served.
-        said: predictions by the number of their stop.
+        predictions: by the number of their stop.
         states: of the chain so far, without their tokens.
-        had: the step that the chain of a saved class had reached, up to which it is drawn again.
+        replay_until: the step that the chain of a saved class had reached; up to it, the chain is
+            drawn again without waiting for the class.
         drawer: who draws the chain: "browser", "server", or "" if nobody does.
         last: the step that the server drew last; None if a browser went on from there.
         since: the step at which the state came that stands now.
@@ -162,9 +163,9 @@ class Member:
     token: str = ""
     streams: int = 0
     screen: object = None
-    said: dict[int, str] = field(default_factory=dict)
+    predictions: dict[int, str] = field(default_factory=dict)
     states: list[ScoredResponse] = field(default_factory=list)
-    had: int = -1
+    replay_until: int = -1
     drawer: str = ""
     last: Step | None = None
     since: int = 0
@@ -232,7 +233,7 @@ class Room:
 
     # Everybody.
 
-    def sit(self, token: str, now: float) -> Member:
+    def join(self, token: str, now: float) -> Member:
         """The place of a token, or a new one for none.
 
         Raises:
@@ -272,7 +273,7 @@ class Room:
         del self.members[gone.key]
         self.walk = [(number, r) for number, r in self.walk if number != gone.number]
 
-    def say(self, member: Member, stop: object, said: object, now: float) -> None:
+    def predict(self, member: Member, stop: object, said: object, now: float) -> None:
         """A prediction, which may arrive late; the last one before the answers are opened counts.
 
         Raises:
@@ -292,7 +293,7 @@ class Room:
                 "not counted; "
                 "wait for the next question",
             )
-        member.said[at] = prediction(stops[at]["ask"], said)
+        member.predictions[at] = parse_prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
 
@@ -309,7 +310,7 @@ class Room:
         member.hand.take(now)
         member.trying = True
 
-    def tried(self, member: Member, run: Run, log_pi: float) -> None:
+    def record_try(self, member: Member, run: Run, log_pi: float) -> None:
         """Record the scores of a text that a member wrote; −inf if the model never writes it.
 
         Raises:
@@ -323,7 +324,7 @@ class Room:
         member.version += 1
         self.news += 1
 
-    def moved(self, member: Member, step: Step) -> None:
+    def record_step(self, member: Member, step: Step) -> None:
         """The server made a step of a chain; one whose state is there already is only shown."""
         if member.key not in self.members:
             return
@@ -335,7 +336,9 @@ class Room:
         member.since = step.t if is_new else member.since
         member.version += step.t == member.t
 
-    def sent(self, member: Member, round_: object, t: object, states: object, now: float) -> None:
+    def record_states(
+        self, member: Member, round_: object, t: object, states: object, now: float
+    ) -> None:
         """A member's browser sent states of the member's chain: those that are next are counted.
 
         States that are there already, of another round, behind a gap or faster than the class's
@@ -360,7 +363,7 @@ class Room:
         read = [read_state(state) for state in states]
         if round_ != self.round:
             return
-        end = max(member.had, self._reachable(now))
+        end = max(member.replay_until, self._reachable(now))
         for k, state in enumerate(read, start=int(t)):  # type: ignore[call-overload]
             if k == member.t + 1 <= end and (k or state):
                 self._count(member, state)
@@ -384,7 +387,7 @@ class Room:
         more = 1 + int(AHEAD * (now - self._let) / self.caps.pace)
         return max(self._reached, min(self.goal, self._reached + more))
 
-    def drew(self, sample: ScoredResponse) -> None:
+    def record_sample(self, sample: ScoredResponse) -> None:
         """The model alone wrote a sample."""
         text = Response((), sample.response.text, sample.response.finished)
         self.pool.append(ScoredResponse(text, sample.reward))
@@ -393,12 +396,12 @@ class Room:
     def may_step(self, member: Member, now: float) -> bool:
         """Whether a member's chain may go on: the class does, and somebody is there to see it."""
         follows = member.t < self.goal and member.is_here(now, self.caps.away)
-        return follows or member.t < member.had
+        return follows or member.t < member.replay_until
 
-    def draws_another(self, member: Member, now: float) -> bool:
-        """Whether the server may draw this chain too: it does so for `drawn` who are here."""
+    def server_may_draw(self, member: Member, now: float) -> bool:
+        """Return whether the server may draw one more chain, of at most `caps.server_chains`."""
         others = [m for m in self.members.values() if m.drawer == "server" and m is not member]
-        return sum(m.is_here(now, self.caps.away) for m in others) < self.caps.drawn
+        return sum(m.is_here(now, self.caps.away) for m in others) < self.caps.server_chains
 
     @property
     def every(self) -> float:
@@ -423,20 +426,20 @@ class Room:
         return read
 
     @property
-    def said(self) -> Counter[str]:
+    def prediction_counts(self) -> Counter[str]:
         """How often each prediction was made at this stop."""
-        return self.said_at(self.stop)
+        return self.count_predictions(self.stop)
 
-    def said_at(self, stop: int) -> Counter[str]:
+    def count_predictions(self, stop: int) -> Counter[str]:
         """How often each prediction was made at a stop."""
-        return Counter(m.said[stop] for m in self.members.values() if stop in m.said)
+        return Counter(m.predictions[stop] for m in self.members.values() if stop in m.predictions)
 
     @property
-    def front(self) -> int:
+    def furthest_step(self) -> int:
         """The largest step of any chain; −1 before the first draft."""
         return max((member.t for member in self.members.values()), default=-1)
 
-    def judgement(self, said: str, stop: int | None = None) -> Mapping[str, Any]:
+    def outcome_of(self, said: str, stop: int | None = None) -> Mapping[str, Any]:
         """What comes of a prediction, by default at this stop."""
         assert self.lesson is not None
         key = (self.stop if stop is None else stop, said)
@@ -468,9 +471,9 @@ class Room:
         """
         if self.ask is None:
             raise HTTPRefusal(409, "this stop has no question")
-        told = self.judgement("")
+        told = self.outcome_of("")
         if self.ask["kind"] == "choice":  # then what is said of the right one suits everybody
-            told = self.judgement(str(told["value"]))
+            told = self.outcome_of(str(told["value"]))
         self.opened[self.stop] = told
         self._touch()
 
@@ -479,17 +482,21 @@ class Room:
         self.solved = True
         self._touch()
 
-    def let(self, what: str, now: float) -> None:
+    def set_goal(self, what: str, now: float) -> None:
         """Let chains "run", make one "step", or "rest"."""
         self._reached, self._let = self._reachable(now), now
-        goals = {"run": self.run.steps, "step": min(self.front + 1, self.run.steps), "rest": -1}
+        goals = {
+            "run": self.run.steps,
+            "step": min(self.furthest_step + 1, self.run.steps),
+            "rest": -1,
+        }
         self.goal = goals[what]
         self._touch()
 
-    def again(self, run: Run) -> None:
+    def restart(self, run: Run) -> None:
         """Start again: everybody's chain from a first draft."""
         for member in self.members.values():
-            member.states, member.last, member.since, member.had = [], None, 0, -1
+            member.states, member.last, member.since, member.replay_until = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
@@ -505,12 +512,12 @@ class Room:
         self.trouble, self.goal = sentence, -1
         self._touch()
 
-    def shut(self, door: bool) -> None:
+    def set_door(self, door: bool) -> None:
         """Open or close the door; who is in stays in."""
         self.door = door
         self._touch()
 
-    def look_at(self, number: object) -> None:
+    def select_chain(self, number: object) -> None:
         """Choose the member whose own vote is shown with the pooled one.
 
         Raises:
@@ -530,21 +537,23 @@ class Room:
         self.version += 1
         self.news += 1
 
-    def left_alone(self, now: float) -> float:
+    def seconds_alone(self, now: float) -> float:
         """Seconds since somebody followed."""
         if self.screens or any(member.streams for member in self.members.values()):
             return 0.0
         return now - max([self.seen, *(member.seen for member in self.members.values())])
 
 
-def prediction(ask: Mapping[str, Any], said: object) -> str:
+def parse_prediction(ask: Mapping[str, Any], said: object) -> str:
     """A prediction as it is counted.
 
     Raises:
         HTTPRefusal: it is no answer to this question.
     """
-    if not is_text(said) or len(str(said)) > MAX_SAID:
-        raise HTTPRefusal(422, f"a prediction must be a text of at most {MAX_SAID} characters")
+    if not is_text(said) or len(str(said)) > MAX_PREDICTION:
+        raise HTTPRefusal(
+            422, f"a prediction must be a text of at most {MAX_PREDICTION} characters"
+        )
     text = str(said).strip()
     if ask["kind"] == "choice":
         if text not in [value for value, _ in ask["options"]]:
@@ -624,7 +633,7 @@ class Rooms:
             HTTPRefusal: there is none.
         """
         self.tidy()
-        name = plain_code(code)
+        name = normalize_code(code)
         if name in self._rooms:
             return self._rooms[name]
         if why := dict(self._ended).get(name):
@@ -652,7 +661,7 @@ class Rooms:
             if now - room.born > self.caps.life:
                 hours = self.caps.life / 3600
                 self.close(room, f"this room is over: a room lasts {hours:g} hours")
-            elif room.left_alone(now) > self.caps.alone:
+            elif room.seconds_alone(now) > self.caps.alone:
                 self.close(room, "this room is over: nobody was in it anymore")
 
 
@@ -661,14 +670,14 @@ def key_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def plain_code(code: object) -> str:
+def normalize_code(code: object) -> str:
     """A code as people type it, as it is kept: capitals, without what divides it."""
     if not is_text(code):
         return ""
     return "".join(c for c in str(code)[:40].upper() if c in LETTERS)
 
 
-def class_run(
+def build_class_run(
     given: Mapping[str, object], caps: Caps, usual: Mapping[str, object] | None = None
 ) -> Run:
     """The run of a class from what an instructor sent.

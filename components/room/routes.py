@@ -27,22 +27,22 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
 
 
 def room_routes(
-    hall: RoomService, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
+    service: RoomService, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
 ) -> list[Route]:
     """What the app answers for rooms, before Gradio sees it.
 
     Args:
-        hall: the rooms.
+        service: the rooms.
         lessons: what a list of them shows: name, title, says, minutes, stops.
         hidden: whether a proxy hides the addresses of who asks.
     """
 
     async def show(request: Request) -> Response:
-        return HTMLResponse(page(hall.rooms.caps, lessons), headers=SAFE)
+        return HTMLResponse(page(service.rooms.caps, lessons), headers=SAFE)
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client and not hidden else ""
-        return JSONResponse(await hall.open(object_of(await request.body()), address))
+        return JSONResponse(await service.open(object_of(await request.body()), address))
 
     def asking(does: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -54,18 +54,19 @@ def room_routes(
 
     async def follow(request: Request) -> Response:
         query = request.query_params
-        events = hall.follow(query.get("code"), _token(request), draws=query.get("draws") == "1")
+        events = service.follow(query.get("code"), _token(request), draws=query.get("draws") == "1")
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
     def join(code: object, token: str, _: object) -> dict[str, Any]:
-        return hall.join(code, token)
+        return service.join(code, token)
 
     async def qr(code: object, token: str, given: dict[str, Any]) -> dict[str, Any]:
-        hall.led(code, token)
+        service.require_instructor(code, token)
         return {"rows": await asyncio.to_thread(qr_rows, given.get("link"))}
 
-    acts = (join, qr, hall.say, hall.moved, hall.weigh, hall.lead)
-    said = {"open": open_room, **{each.__name__: asking(each) for each in acts}}
+    actions = {"join": join, "qr": qr, "predict": service.predict, "states": service.record_states,
+               "score": service.score_text, "lead": service.lead}  # fmt: skip
+    said = {"open": open_room, **{name: asking(act) for name, act in actions.items()}}
     return [
         Route("/room", show),
         Route("/room/follow", follow),

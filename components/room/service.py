@@ -17,7 +17,14 @@ from functools import partial
 from typing import Any, cast
 from zlib import crc32
 
-from components.room.messages import Figures, as_event, hand_of, of_class, of_member, of_room
+from components.room.messages import (
+    Figures,
+    class_message,
+    format_event,
+    hand_message,
+    member_message,
+    room_message,
+)
 from components.room.rooms import (
     POOL,
     Bucket,
@@ -27,11 +34,11 @@ from components.room.rooms import (
     RoomLesson,
     Rooms,
     Screen,
-    class_run,
+    build_class_run,
     key_of,
-    plain_code,
+    normalize_code,
 )
-from components.room.snapshot import kept, read_session, restore
+from components.room.snapshot import read_session, restore, save_class
 from components.session.runs import Feed, Runs
 from components.session.user_text import check_weighs, log_target, read_words, weigh_text
 from qalign_core.chain.chain import run_chain
@@ -105,7 +112,7 @@ class RoomService:
                 "wait: a room ends 15 minutes after its last screen has left",
             )
         name, lesson = given.get("lesson") or "", None
-        run = class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
+        run = build_class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
         if name:
             try:
                 lesson = await asyncio.to_thread(self._teach, str(name)[:60])
@@ -113,7 +120,7 @@ class RoomService:
                 raise HTTPRefusal(
                     422, "there is no lesson with that name; choose another"
                 ) from error
-        room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
+        room = self.rooms.open(run, lesson, normalize_code(given.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
         if session:
             try:
@@ -138,20 +145,22 @@ class RoomService:
         room = self.rooms.find(code, token)
         if token == room.lead:
             return {"code": room.code, "token": room.lead, "lead": True}
-        member = room.sit(str(token or ""), self.rooms.clock())
+        member = room.join(str(token or ""), self.rooms.clock())
         return {"code": room.code, "token": member.token, "lead": False}
 
-    def say(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+    def predict(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
         """Take a member's prediction.
 
         Raises:
             HTTPRefusal: it cannot be.
         """
         room, member = self._place(code, token)
-        room.say(member, given.get("stop"), given.get("said"), self.rooms.clock())
+        room.predict(member, given.get("stop"), given.get("prediction"), self.rooms.clock())
         return {}
 
-    def moved(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+    def record_states(
+        self, code: object, token: str, given: Mapping[str, object]
+    ) -> dict[str, Any]:
         """Take states that a member's browser drew.
 
         Returns:
@@ -162,10 +171,12 @@ class RoomService:
         """
         room, member = self._place(code, token)
         round_, t, states = (given.get(name) for name in ("round", "t", "states"))
-        room.sent(member, round_, t, states, self.rooms.clock())
-        return {"t": member.t, "hand": hand_of(member)}
+        room.record_states(member, round_, t, states, self.rooms.clock())
+        return {"t": member.t, "hand": hand_message(member)}
 
-    async def weigh(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+    async def score_text(
+        self, code: object, token: str, given: Mapping[str, object]
+    ) -> dict[str, Any]:
         """Weigh a member's own text, as both models of this server find it.
 
         Returns:
@@ -189,10 +200,10 @@ class RoomService:
         finally:
             member.trying = False
         log_pi = log_target(run.target, math.fsum(each.log_p for each in weighed), reward)
-        room.tried(member, run, log_pi)
+        room.record_try(member, run, log_pi)
         return {"log_pi": log_pi if math.isfinite(log_pi) else None}
 
-    def led(self, code: object, token: str) -> Room:
+    def require_instructor(self, code: object, token: str) -> Room:
         """The room of an instructor, who asks for something once more.
 
         Raises:
@@ -213,7 +224,7 @@ class RoomService:
         Returns:
             The class as it can be kept, where that is asked for; else nothing.
         """
-        room = self.led(code, token)
+        room = self.require_instructor(code, token)
         match given.get("do"):
             case "turn":
                 room.turn(given.get("stop"))
@@ -223,19 +234,19 @@ class RoomService:
             case "solve":
                 room.solve()
             case "run" | "step" | "rest" as what:
-                room.let(what, self.rooms.clock())
+                room.set_goal(what, self.rooms.clock())
             case "again":
                 held = {"prompt": room.run.prompt, "reference": room.run.reference or ""}
                 if "prompt" in given:  # another problem has another answer
                     held = {}
-                run = class_run(given, self.rooms.caps, {"beta": room.run.beta, **held})
+                run = build_class_run(given, self.rooms.caps, {"beta": room.run.beta, **held})
                 self._start_again(room, run)
             case "door":
-                room.shut(bool(given.get("open")))
+                room.set_door(bool(given.get("open")))
             case "single":
-                room.look_at(given.get("number"))
+                room.select_chain(given.get("number"))
             case "keep":
-                return await asyncio.to_thread(kept, room)
+                return await asyncio.to_thread(save_class, room)
             case "end":
                 self.rooms.close(room, "the instructor has closed this room; thank you for coming")
                 self._stop(room)
@@ -249,9 +260,9 @@ class RoomService:
     def _judge(room: Room) -> None:
         """Find out what comes of every prediction, in a thread: some take a world to compute."""
         if room.ask:
-            for said in [str(room.judgement("")["value"]), *room.said]:
+            for said in [str(room.outcome_of("")["value"]), *room.prediction_counts]:
                 with contextlib.suppress(ValueError):  # the right number is no prediction
-                    room.judgement(said)
+                    room.outcome_of(said)
 
     def _place(self, code: object, token: str) -> tuple[Room, Member]:
         """The room of a code, and the member of a token in it."""
@@ -294,7 +305,7 @@ class RoomService:
             if name in tasks:
                 tasks.pop(name).cancel()
             return
-        member.drawer = "server" if room.draws_another(member, self.rooms.clock()) else ""
+        member.drawer = "server" if room.server_may_draw(member, self.rooms.clock()) else ""
         if member.drawer and name not in tasks:
             self._begin(room, name, partial(self._walk, room, member))
 
@@ -307,19 +318,19 @@ class RoomService:
             while member.screen is screen:
                 now = clock()
                 if room.over:
-                    yield as_event({"over": room.over})
+                    yield format_event({"over": room.over})
                     return
                 if (room.version, member.version) != seen:
-                    told: dict[str, Any] = {"mine": of_member(room, member)}
+                    told: dict[str, Any] = {"mine": member_message(room, member)}
                     if room.version != seen[0]:
-                        told["room"] = of_room(room)
+                        told["room"] = room_message(room)
                     seen, beat = (room.version, member.version), now
-                    yield as_event(told)
+                    yield format_event(told)
                 elif now - beat > BEAT:
                     beat = now
                     yield ":\n\n"
                 await asyncio.sleep(LOOK)
-            yield as_event({"elsewhere": True})
+            yield format_event({"elsewhere": True})
         finally:
             member.streams -= 1
             member.seen = clock()
@@ -333,12 +344,12 @@ class RoomService:
             while True:
                 now = clock()
                 if room.over:
-                    yield as_event({"over": room.over})
+                    yield format_event({"over": room.over})
                     return
                 told: dict[str, Any] = {}
                 if room.news != seen:
                     seen = room.news
-                    told = {"room": of_room(room), "class": of_class(room, now)}
+                    told = {"room": room_message(room), "class": class_message(room, now)}
                     if walk is not room.walk:  # the class began again, or a place was given away
                         walk, at = room.walk, 0
                     told["from"] = at
@@ -347,10 +358,10 @@ class RoomService:
                 state = (room.round, len(room.walk), len(room.pool), room.single)
                 if state != drawn and now - counted >= COUNT:
                     drawn, counted = state, now
-                    told["figures"] = await asyncio.to_thread(Figures(room).told)
+                    told["figures"] = await asyncio.to_thread(Figures(room).to_dict)
                 if told or now - beat > BEAT:
                     beat = now
-                    yield as_event(told) if told else ":\n\n"
+                    yield format_event(told) if told else ":\n\n"
                 await asyncio.sleep(LOOK)
         finally:
             room.screens.discard(screen)
@@ -368,7 +379,7 @@ class RoomService:
         for name in list(tasks):
             if name != "pool" or redraw:
                 tasks.pop(name).cancel()
-        room.again(run)
+        room.restart(run)
         if redraw:
             self._begin(room, "pool", partial(self._pool, room))
         for member in room.members.values():
@@ -399,7 +410,7 @@ class RoomService:
         samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=seed, concurrency=4)
         async with aclosing(samples):  # type: ignore[type-var]
             async for sample in samples:
-                room.drew(sample)
+                room.record_sample(sample)
 
     async def _walk(self, room: Room, member: Member) -> None:
         """A member's chain, as far as the class goes and somebody looks on.
@@ -417,8 +428,8 @@ class RoomService:
                     if room.over or member.key not in room.members:
                         return
                     await asyncio.sleep(LOOK)
-                due = loop.time() + room.caps.pace * (t > max(member.t, member.had))
-                room.moved(member, await anext(steps))
+                due = loop.time() + room.caps.pace * (t > max(member.t, member.replay_until))
+                room.record_step(member, await anext(steps))
                 await asyncio.sleep(max(0.0, due - loop.time()))
 
     def _stop(self, room: Room) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from components.room.messages import Figures
-from components.room.rooms import TRIES, Room, prediction
+from components.room.rooms import TRIES, Room, parse_prediction
 from qalign_core.validation import is_finite, is_text, is_whole
 from qalign_study.serve.refusal import HTTPRefusal
 from qalign_study.sheet.files import csv_of
@@ -21,15 +21,15 @@ COLUMNS = ["kind", "who", "at", "answer", "value", "right"]
 NO_SESSION = "this is not a saved class; choose the page that a class was saved as"
 
 
-def kept(room: Room) -> dict[str, Any]:
+def save_class(room: Room) -> dict[str, Any]:
     """A class as its instructor's browser saves it.
 
     Returns:
         {"session": what `restore` reads, "table": CSV, "stops": predictions by stop}.
     """
     members = [
-        {"key": m.key, "number": m.number, "t": max(m.t, m.had), "best": m.best,
-         "tries": m.tries, "said": {str(stop): said for stop, said in m.said.items()}}
+        {"key": m.key, "number": m.number, "t": max(m.t, m.replay_until), "best": m.best,
+         "tries": m.tries, "said": {str(stop): said for stop, said in m.predictions.items()}}
         for m in room.members.values()
     ]  # fmt: skip
     session = {
@@ -46,15 +46,15 @@ def _rows(room: Room) -> Iterator[tuple[object, ...]]:
     """Predictions by stop, states by step (reward as value), votes by whose they are (share)."""
     right: Any = room.run.reference
     for member in room.members.values():
-        for stop, said in sorted(member.said.items()):
-            came = room.judgement(said, stop) if stop in room.opened else {}
+        for stop, said in sorted(member.predictions.items()):
+            came = room.outcome_of(said, stop) if stop in room.opened else {}
             value, is_right = came.get("value", ""), came.get("right", "")
             yield "prediction", member.number, stop + 1, said, value, is_right
         for t, state in enumerate(list(member.states)):
             answer = room.read(state.response.text)
             is_right = answer == right if right else ""
             yield "state", member.number, t, answer or "", state.reward, is_right
-    votes = Figures(room).told().get("votes", {})
+    votes = Figures(room).to_dict().get("votes", {})
     for who in sorted(votes.keys() - {"single"}):
         for answer, share in votes[who]:
             yield "vote", who, "", answer, share, answer == right if right else ""
@@ -63,10 +63,11 @@ def _rows(room: Room) -> Iterator[tuple[object, ...]]:
 def _stops(room: Room) -> Iterator[dict[str, Any]]:
     """The stops at which something was predicted."""
     for k, stop in enumerate(room.lesson.stops if room.lesson else ()):
-        if said := room.said_at(k):
+        if said := room.count_predictions(k):
             opened = room.opened.get(k, {})
-            yield {"title": stop["title"], "ask": stop["ask"], "said": sorted(said.items()),
-                   "value": opened.get("value"), "says": opened.get("says", "")}  # fmt: skip
+            yield {"title": stop["title"], "ask": stop["ask"], "predictions": sorted(said.items()),
+                   "value": opened.get("value"),
+                   "explanation": opened.get("explanation", "")}  # fmt: skip
 
 
 def read_session(session: object) -> dict[str, Any]:
@@ -129,5 +130,7 @@ def _restore_member(room: Room, given: Any, numbers: set[int], now: float) -> No
         raise HTTPRefusal(422, NO_SESSION)
     numbers.add(number)
     member = room.place(number, key, now)
-    member.had, member.best, member.tries = t, best, tries
-    member.said = {stop: prediction(stops[stop]["ask"], text) for stop, text in said.items()}
+    member.replay_until, member.best, member.tries = t, best, tries
+    member.predictions = {
+        stop: parse_prediction(stops[stop]["ask"], text) for stop, text in said.items()
+    }

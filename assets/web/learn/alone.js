@@ -1,13 +1,14 @@
 /* Lessons on a page without a server: the page carries them and the outcome of every prediction. */
 
 /** @typedef {import("./learn.js").Lesson} Lesson */
-/** @typedef {import("./learn.js").Said} Said */
+/** @typedef {import("./learn.js").Outcome} Outcome */
 /**
- * What comes of a prediction: by its value, or by how near it is to a number.
- * @typedef {{ said: Record<string, Said>, near?: number, within: number, right: Said }} Outcomes
+ * The outcomes of a stop: by the value of the prediction, or by its distance from a number.
+ * @typedef {{ predictions: Record<string, Outcome>, near?: number, within: number,
+ *   right: Outcome }} Outcomes
  */
 /**
- * @typedef {object} Carried
+ * @typedef {object} StaticLessons
  * @property {import("./learn.js").Entry[]} list
  * @property {Record<string, Lesson>} lessons
  * @property {Record<string, Outcomes[]>} outcomes by lesson and stop
@@ -15,19 +16,19 @@
  */
 
 /**
- * Answers as a server does.
- * @param {Carried} carried
+ * Return a stand-in for the server that answers from the page's own data.
+ * @param {StaticLessons} data
  * @returns {import("./learn.js").Server}
  */
-export const answering = ({ lessons, outcomes, runs }) => ({
+export const staticServer = ({ lessons, outcomes, runs }) => ({
   async lesson(name) {
     return lessons[name];
   },
-  async check({ lesson, stop, said }) {
-    const { said: by, near, within, right } = outcomes[lesson][stop];
-    if (near === undefined || !said) return by[said];
-    const isRight = Math.abs(Number(said) - near) <= within;
-    return isRight ? right : { ...by[""], right: false };
+  async check({ lesson, stop, prediction }) {
+    const { predictions, near, within, right } = outcomes[lesson][stop];
+    if (near === undefined || !prediction) return predictions[prediction];
+    const isRight = Math.abs(Number(prediction) - near) <= within;
+    return isRight ? right : { ...predictions[""], right: false };
   },
   async run(name) {
     return runs[name];

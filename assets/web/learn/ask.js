@@ -1,10 +1,10 @@
-/* A prediction: its form, in which it is made before anything is shown. */
+/* The form of a prediction, which is made before the outcome is shown. */
 import { builder } from "../dom.js";
 import { plain } from "../player/words.js";
 
 /** @typedef {import("./memory.js").Answer} Answer */
 /**
- * What is asked at a stop.
+ * The question of a stop.
  * @typedef {object} Question
  * @property {string} question
  * @property {"choice" | "number" | "spot"} kind
@@ -16,14 +16,15 @@ import { plain } from "../player/words.js";
 
 const { h, s } = builder("learn-");
 const WIDTH = 300;
-const EDGE = 8; // half of a slider's thumb: there the first and the last place are
+const EDGE = 8; // half of a slider's thumb, where the first and the last place are
 const PLACES = 100;
 
 /**
- * The fields, and what they hold: "" as long as nothing is said, and how that is put in words.
+ * Return the fields of a question. `read` returns the prediction ("" while there is none), `label`
+ * the words for it, and `show` closes the form with the prediction and the right value.
  * @param {Question} question
- * @returns {{ node: HTMLElement, said: () => string, named: (said: string) => string,
- *   show: (said: string, value: string) => void }}
+ * @returns {{ node: HTMLElement, read: () => string, label: (prediction: string) => string,
+ *   show: (prediction: string, value: string) => void }}
  */
 export function fields(question) {
   if (question.kind === "choice") return choice(question);
@@ -36,11 +37,12 @@ function choice({ question, options }) {
   const rows = options.map(([, name], k) => h("label.option", inputs[k], h("span", name)));
   return {
     node: h("fieldset", h("legend", question), ...rows),
-    said: () => inputs.find((input) => input.checked)?.value ?? "",
-    named: (/** @type {string} */ said) => options.find(([value]) => value === said)?.[1] ?? "",
-    show(/** @type {string} */ said, /** @type {string} */ value) {
+    read: () => inputs.find((input) => input.checked)?.value ?? "",
+    label: (/** @type {string} */ prediction) =>
+      options.find(([value]) => value === prediction)?.[1] ?? "",
+    show(/** @type {string} */ prediction, /** @type {string} */ value) {
       inputs.forEach((input, k) => {
-        input.checked = input.value === said;
+        input.checked = input.value === prediction;
         input.disabled = true;
         rows[k].classList.toggle("learn-is", input.value === value);
       });
@@ -53,10 +55,10 @@ function number({ question, unit }) {
   const input = h("input", { type: "number", step: "any", id: "learn-number" });
   return {
     node: h("div.number", h("label", { for: input.id }, question), input, unit),
-    said: () => input.value,
-    named: (/** @type {string} */ said) => `${said} ${unit}`.trim(),
-    show(/** @type {string} */ said) {
-      input.value = said;
+    read: () => input.value,
+    label: (/** @type {string} */ prediction) => `${prediction} ${unit}`.trim(),
+    show(/** @type {string} */ prediction) {
+      input.value = prediction;
       input.disabled = true;
     },
   };
@@ -81,7 +83,7 @@ function spot({ question, marks }) {
     min: low,
     max: high,
     step: (high - low) / PLACES,
-    value: (low + high) / 2, // after its ends: before them it would be cut off at 100
+    value: (low + high) / 2, // after its ends, because a slider without them clips its value at 100
     oninput: () => put(Number(slider.value)),
   });
   const figure = s("svg.line", {
@@ -107,10 +109,10 @@ function spot({ question, marks }) {
   }
   return {
     node: h("div.spot", h("label", { for: slider.id }, question), figure, slider),
-    said: () => (set ? Number(slider.value).toFixed(2) : ""),
-    named: (/** @type {string} */ said) => `reward ${said}`,
-    show(/** @type {string} */ said, /** @type {string} */ value) {
-      if (said) put(Number(said));
+    read: () => (set ? Number(slider.value).toFixed(2) : ""),
+    label: (/** @type {string} */ prediction) => `reward ${prediction}`,
+    show(/** @type {string} */ prediction, /** @type {string} */ value) {
+      if (prediction) put(Number(prediction));
       theirs.setAttribute("d", at(Number(value.replace("−", "-"))));
       slider.disabled = true;
     },

@@ -1,5 +1,5 @@
-/* Lessons, the first pass among them: a panel beside the page that it speaks of. What a lesson says
-   and asks comes from the server (components/learn), what a visitor answers stays here. */
+/* The panel of lessons, among them the first pass. Texts and questions come from the server
+   (components/learn); the visitor's answers stay in this browser. */
 import { builder, drawIcon, put, show } from "../dom.js";
 import { share } from "../shell/address.js";
 import { LESSON, STOP } from "../shell/links.js";
@@ -14,7 +14,7 @@ import { saveSheet } from "./sheet.js";
  * @typedef {object} Entry
  * @property {string} name
  * @property {string} title
- * @property {string} says
+ * @property {string} summary
  * @property {number} minutes
  * @property {number} stops
  */
@@ -22,51 +22,52 @@ import { saveSheet } from "./sheet.js";
  * @typedef {object} Stop
  * @property {string} title
  * @property {string} text
- * @property {string} notes for who presents it
+ * @property {string} notes for the presenter
  * @property {Place} at
- * @property {string} lit a selector
+ * @property {string} highlight a selector
  * @property {import("./ask.js").Question} [ask]
  */
 /**
  * @typedef {object} Lesson
  * @property {string} name
  * @property {string} title
- * @property {string} says
+ * @property {string} summary
  * @property {Stop[]} stops
  * @property {string} end
- * @property {[question: string, text: string][]} learnt what can be said at its end
+ * @property {[question: string, text: string][]} learnt for its end
  * @property {string[]} onward
  * @property {Record<string, string>} runs the first line of each recorded run that it shows
  */
-/** @typedef {{ right: boolean | null, value: string, says: string }} Judged */
-/** @typedef {Judged & { at: Place, lit: string }} Said */
+/** @typedef {{ right: boolean | null, value: string, explanation: string }} Verdict */
+/** @typedef {Verdict & { at: Place, highlight: string }} Outcome */
 /**
  * @typedef {object} Server
  * @property {(name: string) => Promise<Lesson>} lesson
- * @property {(sent: { lesson: string, stop: number, said: string }) => Promise<Said>} check
+ * @property {(request: { lesson: string, stop: number, prediction: string }) =>
+ *   Promise<Outcome>} check
  * @property {(name: string) => Promise<string>} run
  */
 /** @typedef {{ first: Lesson | null, list: Entry[], value: string }} Props */
 
 const { h, button } = builder("learn-");
 const query = new URLSearchParams(window.location.search);
-const asked = query.get(LESSON) ?? "";
+const linked = query.get(LESSON) ?? ""; // the lesson that a link names
 /** A link to something, or a visitor who has seen the first pass, is not interrupted. */
 const isFirst = !isSeen() && [...query.keys()].every((key) => key === "__theme");
 const OFFLINE = "The server did not answer; try again.";
-const RUN = "run="; // what a lesson goes on with is a run of the gallery, not a lesson
-const DRAWN = "The figure is being drawn…";
+const RUN = "run="; // the prefix of a run of the gallery in a lesson's `onward`
+const DRAWING = "The figure is being drawn…";
 
 /**
- * Where a lesson is, for who shows it to a class.
+ * Where a lesson is, for the presenter's view.
  * @typedef {object} Now
  * @property {Lesson} lesson
  * @property {number} k the stop; behind the last one, all of them
  * @property {Stop} stop the last one there too
  * @property {boolean} over
- * @property {Answer} [answer] what came of what is asked there
- * @property {Place} at where the pages stand
- * @property {string} lit a selector
+ * @property {Answer} [answer] to the question of the stop
+ * @property {Place} at what the page shows
+ * @property {string} highlight a selector
  */
 
 /** @type {Props} */
@@ -82,12 +83,12 @@ let lesson = null;
 let k = 0; // the stop
 /** @type {ReturnType<typeof fields> | null} */
 let form = null;
-/** @type {Record<number, Said>} where an answered stop of this visit ends */
+/** @type {Record<number, Outcome>} where an answered stop of this visit ends */
 let ends = {};
 
 // the panel
 const called = h("b.called");
-const says = h("span.says");
+const tagline = h("span.tagline");
 const count = h("span");
 const bar = h("progress", { max: 1, value: 0, aria: "Progress" });
 const title = h("h2", { tabindex: -1 });
@@ -100,7 +101,7 @@ const question = h("form", {
     check();
   },
 });
-const told = h("p.told", { role: "status" });
+const status = h("p.status", { role: "status" });
 const back = button("back", { onclick: () => turn(k - 1) }, "Back");
 const unsaid = button("quiet", { onclick: () => check(true) }, "Show me");
 const next = button("next", { onclick: () => (waits() ? check() : turn(k + 1)) });
@@ -119,16 +120,16 @@ const panel = h("aside.panel", {
   onkeydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") close();
   },
-}, h("div.head", h("p", called, says), count, bar),
-h("div.body", h("div.words", { "aria-live": "polite" }, title, text, room), question, told, learnt,
-  onward),
+}, h("div.head", h("p", called, tagline), count, bar),
+h("div.body", h("div.words", { "aria-live": "polite" }, title, text, room), question, status,
+  learnt, onward),
 h("div.foot", live, back, unsaid, next, skip, never));
 
 document.addEventListener("keydown", onArrow);
 
 const isFirstPass = () => lesson?.name === props.first?.name;
 const answers = () => (lesson ? progress(lesson.name).answers : {});
-/** A prediction is to be made before anything is shown. */
+/** True while a prediction has to be made before the outcome is shown. */
 const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
 
 /**
@@ -152,7 +153,7 @@ async function open(name, focus = true, wanted = 0) {
   document.body.classList.add("learn-open");
   document.body.classList.toggle("learn-first", isFirstPass());
   put(called, isFirstPass() ? "QAlign Explorer" : lesson.title);
-  put(says, isFirstPass() ? document.querySelector(".q-head p")?.textContent ?? "" : "");
+  put(tagline, isFirstPass() ? document.querySelector(".q-head p")?.textContent ?? "" : "");
   room.replaceChildren(...(isFirstPass() ? lesson.stops : []).map((stop) => h("p", stop.text)));
   const there = turn(Math.min(wanted ? wanted - 1 : done ? 0 : at, lesson.stops.length - 1));
   if (focus) title.focus({ preventScroll: true }); // now: the page may take seconds to get there
@@ -206,38 +207,38 @@ async function turn(to) {
   bar.value = k / stops.length;
   put(title, over ? "That was it" : stop.title);
   put(text, over ? lesson.end : stop.text);
-  learnt.replaceChildren(...(over ? lesson.learnt : []).map(([asked, said]) =>
-    h("div", h("dt", asked), h("dd", said))));
+  learnt.replaceChildren(...(over ? lesson.learnt : []).map(([term, answer]) =>
+    h("div", h("dt", term), h("dd", answer))));
   form = !over && stop.ask ? fields(stop.ask) : null;
   // without a button in the form the Enter key on a choice would not send it
   const enter = h("button", { type: "submit", hidden: true });
   question.replaceChildren(...(form ? [form.node, enter] : []));
-  tell(answers()[k]);
-  onward.replaceChildren(...(over ? furtherOn(lesson) : []));
+  showOutcome(answers()[k]);
+  onward.replaceChildren(...(over ? endButtons(lesson) : []));
   buttons();
   QAlignLearn.onturn();
-  // what is asked stands before the buttons: the Tab key leads there from the title
+  // The question is before the buttons, so the Tab key leads there from the title.
   if (form && panel.contains(document.activeElement)) title.focus({ preventScroll: true });
   if (over) return light("");
   const at = k;
   const before = answers()[at];
-  if (form && before) form.show(before.said, before.value);
-  if (before) ends[at] ??= await server.check({ lesson: lesson.name, stop: at, said: "" });
+  if (form && before) form.show(before.prediction, before.value);
+  if (before) ends[at] ??= await server.check({ lesson: lesson.name, stop: at, prediction: "" });
   if (at === k) await move(before ? ends[at] : stop);
 }
 
 /**
- * What came of a prediction.
+ * Show the outcome of a prediction, or nothing.
  * @param {Answer} [answer]
  */
-function tell(answer) {
+function showOutcome(answer) {
   const sign = answer?.right == null ? [] : [drawIcon(answer.right ? "yes" : "no", "learn-")];
-  told.dataset.right = String(answer?.right ?? "");
-  told.replaceChildren(...sign, answer?.says ?? "");
+  status.dataset.right = String(answer?.right ?? "");
+  status.replaceChildren(...sign, answer?.explanation ?? "");
 }
 
-/** What is offered when a lesson is over. @param {Lesson} over */
-function furtherOn(over) {
+/** Return the buttons at the end of a lesson. @param {Lesson} over */
+function endButtons(over) {
   const titles = Object.fromEntries(props.list.map((entry) => [entry.name, entry.title]));
   const save = button("go", { onclick: () => saveSheet(over, answers()) }, "Save my answers");
   const others = over.onward.map((name) => (name.startsWith(RUN) ? recorded(name)
@@ -272,41 +273,42 @@ function buttons() {
 }
 
 /**
- * The prediction is made, or given up; then it is shown what comes of it.
+ * Check the prediction, or give it up, and show its outcome.
  * @param {boolean} [givenUp]
  */
 async function check(givenUp = false) {
   if (!lesson || !form || !waits()) return;
-  const said = givenUp ? "" : form.said();
-  if (!said && !givenUp) {
-    put(told, "Predict first; a wrong guess costs nothing.");
+  const prediction = givenUp ? "" : form.read();
+  if (!prediction && !givenUp) {
+    put(status, "Predict first; a wrong guess costs nothing.");
     return;
   }
   const at = k;
   try {
-    ends[at] = await server.check({ lesson: lesson.name, stop: at, said });
+    ends[at] = await server.check({ lesson: lesson.name, stop: at, prediction });
   } catch {
-    put(told, OFFLINE);
+    put(status, OFFLINE);
     return;
   }
-  const { right, value, says } = ends[at];
-  const answer = { said, words: said && form.named(said), right, value, says };
+  const { right, value, explanation } = ends[at];
+  const words = prediction && form.label(prediction);
+  const answer = { prediction, words, right, value, explanation };
   remember(lesson.name, { answers: { ...answers(), [at]: answer } });
   if (k !== at) return;
   next.disabled = true;
-  if (ends[at].at.query) put(told, DRAWN);
-  await move(ends[at]); // what is said of a figure never stands beside the old one
+  if (ends[at].at.query) put(status, DRAWING);
+  await move(ends[at]); // The explanation of a figure is never shown with the old figure.
   if (k !== at || !form) return;
-  form.show(said, value);
-  tell(answer);
-  told.scrollIntoView({ block: "nearest" });
+  form.show(prediction, value);
+  showOutcome(answer);
+  status.scrollIntoView({ block: "nearest" });
   buttons();
   QAlignLearn.onturn();
   next.focus({ preventScroll: true });
 }
 
-/** @param {{ at: Place, lit: string }} to */
-async function move({ at, lit }) {
+/** @param {{ at: Place, highlight: string }} to */
+async function move({ at, highlight }) {
   const mine = k;
   const api = player();
   const line = lesson?.runs[at.run] ?? "";
@@ -315,14 +317,16 @@ async function move({ at, lit }) {
     api.open(await server.run(at.run), "Recorded run");
   }
   if (mine !== k || !lesson) return;
-  const drawn = goTo(at, lead);
+  const drawing = goTo(at, lead);
   const veil = waits() ? lesson.stops[k].ask?.veil : "";
-  if (drawn && at.page === "results") light(lit, veil || lit, DRAWN); // it may take seconds
-  await drawn;
-  if (mine === k && lesson) light(lit, veil);
+  if (drawing && at.page === "results") {
+    light(highlight, veil || highlight, DRAWING); // it may take seconds
+  }
+  await drawing;
+  if (mine === k && lesson) light(highlight, veil);
 }
 
-/** The page keeps what is lit out from under the panel. */
+/** Have the page scroll so that the panel does not cover the highlight. */
 function makeRoom() {
   const above = getComputedStyle(panel).position === "sticky" ? panel.offsetHeight : 0;
   document.documentElement.style.scrollPaddingTop = `${above + 8}px`;
@@ -333,15 +337,15 @@ function makeRoom() {
 let listed = null;
 
 /** @param {Entry} entry */
-function row({ name, title: named, says, minutes, stops }) {
-  const { at, done, answers: given } = progress(name);
-  const all = Object.values(given);
+function row({ name, title: heading, summary, minutes, stops }) {
+  const { at, done, answers: byStop } = progress(name);
+  const all = Object.values(byStop);
   const right = all.filter((answer) => answer.right).length;
   const state = done ? "done" : at ? `at ${at + 1} of ${stops}` : `${stops} stops`;
   const score = all.length ? `, ${right} of ${all.length} predicted right` : "";
-  return h("li", h("h3", named), h("p", says),
+  return h("li", h("h3", heading), h("p", summary),
     h("span.state", `${minutes} min · ${state}${score}`),
-    button("go", { onclick: () => open(name), aria: `${done ? "Again" : "Start"}: ${named}` },
+    button("go", { onclick: () => open(name), aria: `${done ? "Again" : "Start"}: ${heading}` },
       done ? "Again" : at ? "Go on" : "Start"));
 }
 
@@ -349,41 +353,41 @@ function listAll() {
   listed?.replaceChildren(h("ol.list", ...props.list.map(row)));
 }
 
-/** What Gradio's components call. */
+/** The functions that Gradio's components call. */
 export const QAlignLearn = {
   /** A lesson opens by itself, so the recorded run waits for it. */
-  waits: Boolean(asked) || isFirst,
-  /** Told when a stop is left, reached or answered. */
+  waits: Boolean(linked) || isFirst,
+  /** Called when a stop is left, reached or answered. */
   onturn() {},
   /** @returns {Now | null} */
   get now() {
     if (!lesson) return null;
     const { stops } = lesson;
     const stop = stops[Math.min(k, stops.length - 1)];
-    const { at, lit } = ends[Math.min(k, stops.length - 1)] ?? stop;
-    return { lesson, k, stop, over: k === stops.length, answer: answers()[k], at, lit };
+    const { at, highlight } = ends[Math.min(k, stops.length - 1)] ?? stop;
+    return { lesson, k, stop, over: k === stops.length, answer: answers()[k], at, highlight };
   },
   /** The Lab or Results has drawn what a query asks for. */
   arrived: (/** @type {string} */ page, /** @type {string} */ query) => arrived(page, query),
-  /** As the buttons of the panel, except that what is asked is shown unasked. */
+  /** As the buttons of the panel, except that the outcome is shown without a prediction. */
   on: () => (waits() ? check(true) : turn(k + 1)),
   back: () => turn(k - 1),
   again: () => turn(k),
-  /** @type {(given: Props, calls: Server, trigger: (event: string) => void) => void} */
-  mount(given, calls, trigger) {
-    props = given;
+  /** @type {(initial: Props, calls: Server, trigger: (event: string) => void) => void} */
+  mount(initial, calls, trigger) {
+    props = initial;
     server = calls;
     lead = (page, settings) => new Promise((done) => {
       arrived = (where, what) => (where === page && what === settings ? done() : undefined);
       const again = props.value === settings;
       props.value = settings;
-      if (again) trigger("change"); // Gradio tells of another value itself
+      if (again) trigger("change"); // Gradio reports a changed value itself.
     });
-    const known = props.list.some(({ name }) => name === asked);
+    const known = props.list.some(({ name }) => name === linked);
     const start = () => {
       if (!player()) window.requestAnimationFrame(start);
-      else if (known) open(asked, true, Math.trunc(Number(query.get(STOP))) || 0);
-      else if (props.first && !asked) open(props.first.name, false);
+      else if (known) open(linked, true, Math.trunc(Number(query.get(STOP))) || 0);
+      else if (props.first && !linked) open(props.first.name, false);
       else player()?.toggle(!still());
     };
     if (QAlignLearn.waits) start();

@@ -1,26 +1,40 @@
-/* What a visitor's own browser keeps of lessons, and nobody else: where they are in each, what they
-   answered, and that the first pass need not start by itself again. */
+/* The visitor's progress in the lessons, stored in this browser only: where they are in each, what
+   they answered, and that the first pass need not start by itself again. */
 
 /**
- * What was predicted at a stop, and what came of it.
+ * The prediction at a stop, and its outcome.
  * @typedef {object} Answer
- * @property {string} said the value
- * @property {string} words the same as the visitor saw it
- * @property {boolean | null} right null if it was shown unasked
- * @property {string} value what the core says
- * @property {string} says the explanation
+ * @property {string} prediction the value
+ * @property {string} words for it, as the visitor saw them
+ * @property {boolean | null} right null if the outcome was shown without a prediction
+ * @property {string} value the right one
+ * @property {string} explanation
  */
 /** @typedef {{ at: number, done: boolean, answers: Record<number, Answer> }} Progress */
 
 const KEY = "qalign-lessons";
 
+/** The names that stored answers had before. */
+const OLD_NAMES = /** @type {const} */ ([["said", "prediction"], ["says", "explanation"]]);
+
+/** @param {any} value an answer, or any other value of the store */
+function withNewNames(value) {
+  for (const [old, name] of OLD_NAMES) {
+    if (!value || !Object.hasOwn(value, old)) continue;
+    value[name] = value[old];
+    delete value[old];
+  }
+  return value;
+}
+
 /** @returns {{ seen: boolean, lessons: Record<string, Progress> }} */
 function read() {
   const none = { seen: false, lessons: {} };
   try {
-    return { ...none, ...JSON.parse(window.localStorage.getItem(KEY) ?? "{}") };
+    const text = window.localStorage.getItem(KEY) ?? "{}";
+    return { ...none, ...JSON.parse(text, (_, value) => withNewNames(value)) };
   } catch {
-    return none; // a browser that keeps nothing, or another program's words: a first visit
+    return none; // The browser stores nothing, or something else: this is a first visit.
   }
 }
 
@@ -28,7 +42,7 @@ let kept = read();
 let apart = false;
 
 /**
- * In front of a class nothing is remembered of before, and nothing is kept of it.
+ * In front of a class, earlier progress is ignored and nothing is stored.
  * @param {boolean} on
  */
 export function setApart(on) {
@@ -41,7 +55,7 @@ function keep() {
   try {
     window.localStorage.setItem(KEY, JSON.stringify(kept));
   } catch {
-    // then it lasts as long as the page
+    // Then the progress lasts as long as the page.
   }
 }
 

@@ -1,4 +1,4 @@
-/* Where a stop is: its page is opened, brought to its state, and one thing on it is lit. */
+/* Open the page of a stop, bring it to its state, and highlight one part of it. */
 import { builder, put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
@@ -13,11 +13,11 @@ import { builder, put } from "../dom.js";
  * @property {string} query of the Lab's controls, or of a problem set
  */
 
-const LIT = "learn-lit";
-// out of the flow: it moves nothing
-const SAID = "position: absolute; padding: 8px; font-size: 18px; line-height: 1.3;";
+const HIGHLIGHT = "learn-highlight";
+// Out of the flow, so that it moves nothing.
+const NOTE = "position: absolute; padding: 8px; font-size: 18px; line-height: 1.3;";
 const veils = builder("").h("style");
-const PACE = 150; // ms between looks for what is to be lit
+const PACE = 150; // ms between looks for the part to highlight
 const LAST = 5; // the phase in which a step is over
 
 /** @returns {Player | undefined} */
@@ -32,7 +32,7 @@ export const still = () => window.matchMedia("(prefers-reduced-motion: reduce)")
 let watch = 0;
 
 /**
- * Bring the page there.
+ * Bring the page to a place.
  * @param {Place} place
  * @param {(page: string, query: string) => Promise<void>} lead to settings of the Lab or of Results
  * @returns {Promise<void> | undefined} settled when the Lab or Results has drawn them
@@ -49,11 +49,11 @@ export function goTo(place, lead) {
 }
 
 /**
- * Light what there is at a selector, as soon as it is there and wherever it moves to: a page that
- * is brought to another state may still show what it showed before. "" lights nothing.
+ * Highlight the part of the page that matches a selector, as soon as it exists and wherever it
+ * moves to: a page on its way to a new state may still show the old one. "" highlights nothing.
  * @param {string} selector
- * @param {string} [veil] a selector of what is hidden meanwhile, from its first frame on
- * @param {string} [why] what is said in its place
+ * @param {string} [veil] a selector of the parts that are hidden meanwhile
+ * @param {string} [why] the sentence shown in their place
  */
 export function light(selector, veil = "", why = "Hidden until the prediction is made.") {
   window.clearInterval(watch);
@@ -61,18 +61,19 @@ export function light(selector, veil = "", why = "Hidden until the prediction is
   let node;
   let height = 0;
   const look = () => {
-    const isLit = node?.clientHeight && node.classList.contains(LIT);
-    if (isLit && node && node.clientHeight <= height) return; // what grows may have left the window
-    document.querySelector(`.${LIT}`)?.classList.remove(LIT);
+    const isHighlighted = node?.clientHeight && node.classList.contains(HIGHLIGHT);
+    // A part that grows may have left the window.
+    if (isHighlighted && node && node.clientHeight <= height) return;
+    document.querySelector(`.${HIGHLIGHT}`)?.classList.remove(HIGHLIGHT);
     node = [...document.querySelectorAll(selector)].find((each) => each.clientHeight);
-    node?.classList.add(LIT);
+    node?.classList.add(HIGHLIGHT);
     height = node?.clientHeight ?? 0;
     node?.scrollIntoView({ block: "nearest", behavior: still() ? "auto" : "smooth" });
   };
-  document.querySelector(`.${LIT}`)?.classList.remove(LIT);
+  document.querySelector(`.${HIGHLIGHT}`)?.classList.remove(HIGHLIGHT);
   document.head.append(veils);
   put(veils, veil && `:is(${veil}) > * { visibility: hidden !important } `
-    + `:is(${veil})::before { content: "${why}"; ${SAID} }`);
+    + `:is(${veil})::before { content: "${why}"; ${NOTE} }`);
   if (!selector) return;
   look();
   watch = window.setInterval(look, PACE);

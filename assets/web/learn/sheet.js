@@ -1,4 +1,4 @@
-/* What a visitor takes home of a lesson: one page of its texts, their answers, the explanations. */
+/* Save a lesson as one page: its texts, the visitor's answers and the explanations. */
 import { builder } from "../dom.js";
 import { saveFile } from "../files.js";
 
@@ -18,16 +18,17 @@ const word = (right) => (right === null ? "shown unasked" : right ? "right" : "n
  */
 export function saveSheet(lesson, answers) {
   const stops = lesson.stops.flatMap(({ title, text, ask }, k) => {
-    const said = answers[k];
-    const asked = ask && h("dl", h("dt", ask.question),
-      h("dd", said ? `You: ${said.words || "no answer"} (${word(said.right)})` : "Not answered."),
-      said && h("dd", said.says));
-    return [h("h2", `${k + 1}. ${title}`), h("p", text), asked];
+    const answer = answers[k];
+    const question = ask && h("dl", h("dt", ask.question),
+      h("dd", answer ? `You: ${answer.words || "no answer"} (${word(answer.right)})`
+        : "Not answered."),
+      answer && h("dd", answer.explanation));
+    return [h("h2", `${k + 1}. ${title}`), h("p", text), question];
   });
   const page = h("html", { lang: "en" },
     h("head", h("meta", { charset: "utf-8" }), h("title", lesson.title), h("style", LOOK)),
-    h("body", h("h1", lesson.title), h("p", lesson.says), ...stops, h("p", lesson.end),
-      h("dl", ...lesson.learnt.flatMap(([asked, said]) => [h("dt", asked), h("dd", said)])),
+    h("body", h("h1", lesson.title), h("p", lesson.summary), ...stops, h("p", lesson.end),
+      h("dl", ...lesson.learnt.flatMap(([term, answer]) => [h("dt", term), h("dd", answer)])),
       h("p", `QAlign Explorer, ${new Date().toISOString().slice(0, 10)}`)));
   const text = new XMLSerializer().serializeToString(page);
   saveFile(`qalign-${lesson.name}.html`, "text/html", `<!doctype html>\n${text}\n`);

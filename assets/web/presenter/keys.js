@@ -2,14 +2,14 @@
 
 /** @typedef {[key: string, label: string, title: string, act: () => unknown]} Act */
 
-/** What a clicker sends, on every screen. */
+/** The titles of a clicker's keys, on every screen. */
 export const FORWARD = "forward: the answer, the next stop; without a lesson, the next ";
 export const BACK = "back";
 
 /**
- * @param {Pick<ReturnType<import("../dom.js").builder>, "h" | "button">} own what builds its nodes
+ * @param {Pick<ReturnType<import("../dom.js").builder>, "h" | "button">} own builds its nodes
  * @param {Act[]} acts
- * @param {...Node} more what the list shows below them
+ * @param {...Node} more nodes below them
  */
 export function keyTable({ h, button }, acts, ...more) {
   const list = h("dialog.keys", { aria: "Keys" }, h("h2", "Keys"),
@@ -23,7 +23,7 @@ export function keyTable({ h, button }, acts, ...more) {
     list,
     /** The button that opens the list. */
     help: button("help", { aria: "Keys", onclick: () => list.showModal() }, "?"),
-    /** Do what a key of the table does; says whether it is one. @param {string} key */
+    /** Run the action of a key; returns whether the table has one. @param {string} key */
     press(key) {
       const name = key.length === 1 ? key.toLowerCase() : key;
       const act = acts.find(([own]) => own === name)?.[3];

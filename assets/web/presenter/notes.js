@@ -1,4 +1,4 @@
-/* The presenter's second window: what to say now, and what comes next. */
+/* The presenter's second window: the notes of this stop, and the next stop. */
 import { builder } from "../dom.js";
 import { LAST, PHASES, narrate } from "../player/words.js";
 
@@ -14,16 +14,16 @@ const LOOK = ":root{color-scheme:light dark}body{font:22px/1.45 sans-serif;margi
  * @param {Now} now
  * @returns {Node[]}
  */
-function ofStop({ lesson, k, stop: { title, text, notes, ask }, over, answer }) {
+function stopNotes({ lesson, k, stop: { title, text, notes, ask }, over, answer }) {
   if (over) return [h("h1", `${lesson.title}: the end`), h("p", lesson.end),
-    ...lesson.learnt.flatMap(([asked, told]) => [h("h2", asked), h("p", told)])];
+    ...lesson.learnt.flatMap(([term, reply]) => [h("h2", term), h("p", reply)])];
   const next = lesson.stops[k + 1];
-  const asked = ask ? [h("h2", ask.question), h("ol", { type: "A" },
+  const question = ask ? [h("h2", ask.question), h("ol", { type: "A" },
     ...ask.options.map(([, name]) => h("li", name)))] : [];
   return [
     h("h1", `${lesson.title}, ${k + 1} of ${lesson.stops.length}: ${title}`),
-    h("p", text), h("aside", notes), ...asked,
-    answer ? h("p", answer.says) : h("p", ask ? "Page down shows the answer." : ""),
+    h("p", text), h("aside", notes), ...question,
+    answer ? h("p", answer.explanation) : h("p", ask ? "Page down shows the answer." : ""),
     h("h2", next ? `Next: ${next.title}` : "Next: the end"), h("p", next?.text ?? lesson.end),
   ];
 }
@@ -32,26 +32,26 @@ function ofStop({ lesson, k, stop: { title, text, notes, ask }, over, answer }) 
  * @param {Player} player
  * @returns {Node[]}
  */
-function ofStep({ trace, position: { t, last, chain } }) {
+function stepNotes({ trace, position: { t, last, chain } }) {
   const { steps } = trace.chains.find(({ id }) => id === chain) ?? { steps: [] };
   if (!steps.length) return [h("p", "Waiting for the first step…")];
   const { beta } = trace.header;
-  const told = t ? PHASES.map((_, phase) => narrate(steps[t], phase, beta))
+  const sentences = t ? PHASES.map((_, phase) => narrate(steps[t], phase, beta))
     : [narrate(steps[0], LAST, beta)];
   const next = steps[t + 1];
   return [
-    h("h1", `Step ${t} of ${last}`), h("ol", ...told.map((said) => h("li", said))),
+    h("h1", `Step ${t} of ${last}`), h("ol", ...sentences.map((sentence) => h("li", sentence))),
     h("h2", next ? `Next: step ${t + 1}` : "That was the last step"),
     h("p", next ? narrate(next, LAST, beta) : ""),
   ];
 }
 
-/** @param {(event: KeyboardEvent) => void} onkey what keys do there */
+/** @param {(event: KeyboardEvent) => void} onkey the handler of its keys */
 export function notesWindow(onkey) {
   /** @type {Window | null} */
   let other = null;
   return {
-    /** Open it; says whether the browser let it. */
+    /** Open it; returns whether the browser allowed it. */
     open() {
       other = window.open("", "qalign-notes", "popup,width=760,height=700");
       if (!other) return false;
@@ -64,7 +64,7 @@ export function notesWindow(onkey) {
     /** @type {(now: Now | null, player: Player) => void} */
     tell(now, player) {
       if (!other || other.closed) return;
-      const page = h("main", ...(now ? ofStop(now) : ofStep(player)));
+      const page = h("main", ...(now ? stopNotes(now) : stepNotes(player)));
       other.document.body.replaceChildren(page);
     },
     close() {

@@ -2,7 +2,7 @@
 import { LAST } from "../player/words.js";
 
 /**
- * Where so many phases on, or back, lead to.
+ * Return the step and phase that are `by` phases later, or earlier.
  * @param {{ t: number, phase: number }} from
  * @param {number} by
  * @param {number} last the last step so far

@@ -1,6 +1,7 @@
-/* The presenter's view: text, chance, votes and one figure for the last row of a room. It is a mode
-   of the page, not a second player: attributes of the root say what is shown, presenter.css lays
-   the player's own parts out, and keys that are not the view's own go to the player. */
+/* The presenter's view: text, chance, votes and one figure, large enough for the last row of a
+   room. It is a mode of the page, not a second player: attributes of the root select the parts,
+   presenter.css lays out the player's own parts, and keys that the view does not use go to the
+   player. */
 import { builder, put } from "../dom.js";
 import { QAlignLearn } from "../learn/learn.js";
 import { setApart } from "../learn/memory.js";
@@ -25,22 +26,22 @@ const FIGURES = {
   whatif: ".qp-whatif",
   more: ".qp-view",
 };
-const WORDS = "words"; // those of a stop
+const WORDS = "words"; // the words of a stop
 const SIZE = [1280, 720]; // for which presenter.css is written
 const BLOCKED = "The browser did not open a second window: allow pop-ups and press S.";
 
 const isOn = () => line.isConnected;
 const stage = () => /** @type {HTMLElement} */ (document.querySelector("#watch-player .qp"));
 const notes = notesWindow(onKey);
-const moved = new MutationObserver(follow);
-let handing = false; // a key to the player
-/** @type {Element | null} what had the focus before */
+const playerObserver = new MutationObserver(follow);
+let isPassing = false; // a key to the player
+/** @type {Element | null} the element that had the focus before */
 let before = null;
 
 const words = h("section.words", { aria: "Question" });
 const where = h("span");
 const count = h("span.count");
-const said = h("p", { role: "status" });
+const status = h("p", { role: "status" });
 const dot = h("i.dot");
 
 const keys = keyTable(own, [
@@ -55,7 +56,7 @@ const keys = keyTable(own, [
 ],
 h("h2", "Keys of the player"),
 h("dl", ...KEYS.slice(0, -2).flatMap(([key, what]) => [h("dt", key), h("dd", what)])));
-const line = h("section.line", { aria: "Presenter" }, where, said, count, keys.help);
+const line = h("section.line", { aria: "Presenter" }, where, status, count, keys.help);
 
 /** @param {number} by */
 function phase(by) {
@@ -83,34 +84,35 @@ function figure() {
 }
 
 function openNotes() {
-  put(said, notes.open() ? "" : BLOCKED);
+  put(status, notes.open() ? "" : BLOCKED);
   follow();
 }
 
 /** @param {Now} now */
-function asked({ stop: { ask }, answer, over }) {
+function questionNodes({ stop: { ask }, answer, over }) {
   if (!ask || over) return [];
   const right = ask.options.find(([value]) => value === answer?.value)?.[1];
-  const given = answer ? [right ? h("h2", `✓ ${right}`) : "", h("p", answer.says)]
+  const body = answer ? [right ? h("h2", `✓ ${right}`) : "", h("p", answer.explanation)]
     : [h("ol", ...ask.options.map(([, name]) => h("li", name)))];
-  return [h(answer ? "p" : "h2", ask.question), ...given];
+  return [h(answer ? "p" : "h2", ask.question), ...body];
 }
 
-/** A stop is left, reached or answered: its figure is shown, or its words. */
-function turned() {
+/** Show the figure or the words of a stop that is left, reached or answered. */
+function showStop() {
   if (!isOn()) return;
   const { now } = QAlignLearn;
-  words.replaceChildren(...(now ? asked(now) : []));
-  const lit = Object.entries(FIGURES).find(([, selector]) => selector === now?.lit)?.[0];
+  words.replaceChildren(...(now ? questionNodes(now) : []));
+  const highlighted = Object.entries(FIGURES)
+    .find(([, selector]) => selector === now?.highlight)?.[0];
   const waits = now?.stop.ask && !now.answer;
-  if (lit && !waits) root.dataset.present = lit;
+  if (highlighted && !waits) root.dataset.present = highlighted;
   else if (words.hasChildNodes()) root.dataset.present = WORDS;
   else if (!Object.hasOwn(FIGURES, root.dataset.present ?? "")) root.dataset.present = "trace";
   root.dataset.page = now?.at.page ?? "watch";
   follow();
 }
 
-/** The line below and the notes say where the player is. */
+/** Show in the line below and in the notes where the player is. */
 function follow() {
   const api = player();
   const { now } = QAlignLearn;
@@ -138,7 +140,7 @@ function enter() {
   fit();
   document.body.append(words, line, dot, keys.list);
   window.addEventListener("resize", fit);
-  moved.observe(stage(), { attributeFilter: ["data-t", "data-phase"] });
+  playerObserver.observe(stage(), { attributeFilter: ["data-t", "data-phase"] });
   share(PRESENT, 1);
   setApart(true);
   if (!QAlignLearn.now) {
@@ -146,7 +148,7 @@ function enter() {
   }
   QAlignLearn.again();
   player()?.toggle(false);
-  turned();
+  showStop();
   stage().focus({ preventScroll: true });
 }
 
@@ -154,7 +156,7 @@ function leave() {
   for (const node of [words, line, dot, keys.list]) node.remove();
   for (const name of ["present", "page", "dot"]) delete root.dataset[name];
   window.removeEventListener("resize", fit);
-  moved.disconnect();
+  playerObserver.disconnect();
   notes.close();
   share(PRESENT, "");
   setApart(false);
@@ -163,28 +165,28 @@ function leave() {
 }
 
 /**
- * Hand a key to the player, wherever the focus is; says whether it was one of its own.
+ * Pass a key to the player, wherever the focus is; returns whether the player used it.
  * @param {KeyboardEvent} event
  */
-function handOn({ key, shiftKey }) {
-  handing = true;
+function passToPlayer({ key, shiftKey }) {
+  isPassing = true;
   const free = stage().dispatchEvent(new KeyboardEvent("keydown",
     { key, shiftKey, bubbles: true, cancelable: true }));
-  handing = false;
+  isPassing = false;
   return !free;
 }
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const { key, ctrlKey, metaKey, altKey } = event;
-  if (handing || ctrlKey || metaKey || altKey) return;
+  if (isPassing || ctrlKey || metaKey || altKey) return;
   if (!isOn()) {
     const on = /** @type {Element} */ (event.target);
     if (key.toLowerCase() === "p" && on.closest(".qp, .learn-panel")
       && !on.closest("input, select")) enter();
     return;
   }
-  if (!keys.press(key) && !handOn(event)) return;
+  if (!keys.press(key) && !passToPlayer(event)) return;
   event.preventDefault();
   event.stopPropagation();
 }
@@ -194,7 +196,7 @@ document.addEventListener("pointermove", ({ clientX, clientY }) => {
   if (isOn()) dot.style.translate = `${clientX}px ${clientY}px`;
 });
 window.addEventListener("pagehide", notes.close);
-QAlignLearn.onturn = turned;
+QAlignLearn.onturn = showStop;
 if (new URLSearchParams(window.location.search).has(PRESENT)) enter();
 
 export const QAlignPresenter = { enter };

@@ -35,68 +35,69 @@ export function drawQr(rows, link) {
 }
 
 /**
- * Bars with their names and shares; a bar as wide as there is would be the whole.
+ * Bars with their names and shares; a bar of the full width is the whole.
  * @param {[name: string, n: number][]} bars
  * @param {number} whole
- * @param {(n: number, k: number) => string} says
+ * @param {(n: number, k: number) => string} label
  * @param {string[]} [right] names that are right
  */
-export function drawBars(bars, whole, says, right = []) {
+export function drawBars(bars, whole, label, right = []) {
   return h("dl.bars", ...bars.flatMap(([name, n], k) => {
-    const is = right.includes(name);
+    const isRight = right.includes(name);
     return [
-      h(is ? "dt.is" : "dt", visible(name).slice(0, 60), is ? " ✓" : ""),
-      h("dd", h(is ? "i.bar.is" : "i.bar", { style: `--w: ${n / whole}` }), h("span", says(n, k))),
+      h(isRight ? "dt.is" : "dt", visible(name).slice(0, 60), isRight ? " ✓" : ""),
+      h("dd", h(isRight ? "i.bar.is" : "i.bar", { style: `--w: ${n / whole}` }),
+        h("span", label(n, k))),
     ];
   }));
 }
 
 /**
- * What the class predicts.
+ * Draw how often the class made each prediction.
  * @param {import("../learn/ask.js").Question} ask
- * @param {[said: string, n: number][]} said
+ * @param {[prediction: string, n: number][]} counts
  * @param {string} [right] once the answers are open
  */
-export function drawSaid(ask, said, right) {
-  const count = (/** @type {number} */ n) => String(n);
+export function drawPredictions(ask, counts, right) {
+  const label = (/** @type {number} */ n) => String(n);
   if (ask.kind === "choice") {
-    const counts = new Map(said);
+    const countOf = new Map(counts);
     const names = new Map(ask.options);
-    const is = names.get(right ?? "");
+    const rightName = names.get(right ?? "");
     const bars = ask.options.map(([value, name]) =>
-      /** @type {[string, number]} */ ([name, counts.get(value) ?? 0]));
+      /** @type {[string, number]} */ ([name, countOf.get(value) ?? 0]));
     const whole = Math.max(1, bars.reduce((sum, [, n]) => sum + n, 0));
-    return drawBars(bars, whole, count, is === undefined ? [] : [is]);
+    return drawBars(bars, whole, label, rightName === undefined ? [] : [rightName]);
   }
-  return drawNumbers(said, ask, right);
+  return drawNumbers(counts, ask, right);
 }
 
 /**
- * Numbers that were predicted, as columns over their axis, and the right one as a line.
- * @param {[said: string, n: number][]} said
+ * Draw the predicted numbers as columns over an axis, and the right one as a line.
+ * @param {[prediction: string, n: number][]} counts
  * @param {import("../learn/ask.js").Question} ask
  * @param {string} [right]
  */
-function drawNumbers(said, { marks, unit, kind }, right) {
+function drawNumbers(counts, { marks, unit, kind }, right) {
   const width = 640;
   const height = 330;
   const goal = right === undefined ? NaN : Number.parseFloat(right.replace("−", "-"));
-  const every = said.flatMap(([text, n]) => new Array(n).fill(Number(text)));
-  const told = [...marks, ...(Number.isFinite(goal) ? [goal] : [])];
-  if (!every.length && !told.length) return h("p.quiet", "No prediction yet.");
-  const values = withoutFar(every, told);
-  const all = [...values, ...told];
+  const every = counts.flatMap(([text, n]) => new Array(n).fill(Number(text)));
+  const lines = [...marks, ...(Number.isFinite(goal) ? [goal] : [])];
+  if (!every.length && !lines.length) return h("p.quiet", "No prediction yet.");
+  const values = withoutFar(every, lines);
+  const all = [...values, ...lines];
   const low = Math.min(...all);
   const high = Math.max(...all);
   const room = high > low ? (high - low) * 0.08 : Math.max(1, Math.abs(high) / 10);
   const [lo, hi] = [low - room, high + room];
-  const bins = said.length <= MOST_BARS ? 48 : 20;
-  const counts = histogram(values, values.map(() => 1), lo, hi, bins);
-  const most = Math.max(1, ...counts);
+  const bins = counts.length <= MOST_BARS ? 48 : 20;
+  const heights = histogram(values, values.map(() => 1), lo, hi, bins);
+  const most = Math.max(1, ...heights);
   const x = (/** @type {number} */ v) => 10 + ((width - 20) * (v - lo)) / (hi - lo);
   const base = height - 44;
   const step = (width - 20) / bins;
-  const columns = counts.map((n, k) => {
+  const columns = heights.map((n, k) => {
     const tall = (n / most) * (base - 62);
     return n ? [
       s("rect.column", { x: 10 + k * step + 1, y: base - tall, width: step - 2, height: tall }),
@@ -112,7 +113,7 @@ function drawNumbers(said, { marks, unit, kind }, right) {
   ] : [];
   const aria = `${many(values.length, kind === "spot" ? "place" : "number")} predicted`
     + (Number.isFinite(goal) ? `; the answer is ${right}` : "");
-  return s("svg.said", { viewBox: `0 0 ${width} ${height}`, role: "img", aria },
+  return s("svg.predictions", { viewBox: `0 0 ${width} ${height}`, role: "img", aria },
     s("path.axis", { d: `M10 ${base}H${width - 10}` }), s("path.marks", { d: grey }),
     ...columns.flat(), ...axis, ...line,
     ...(every.length > values.length ? [s("text.tick", { x: width / 2, y: 40 },
@@ -120,14 +121,14 @@ function drawNumbers(said, { marks, unit, kind }, right) {
 }
 
 /**
- * Predictions without those that would press all others into one column.
+ * Remove the predictions that would press all others into one column.
  * @param {number[]} values
- * @param {number[]} told what the figure shows besides
+ * @param {number[]} lines the other values that the figure has to show
  */
-function withoutFar(values, told) {
+function withoutFar(values, lines) {
   const middle = median([...values].sort((a, b) => a - b));
   const spread = median(values.map((v) => Math.abs(v - middle)).sort((a, b) => a - b));
-  const most = 30 * Math.max(spread, ...told.map((v) => Math.abs(v - middle)));
+  const most = 30 * Math.max(spread, ...lines.map((v) => Math.abs(v - middle)));
   return most ? values.filter((v) => Math.abs(v - middle) <= most) : values;
 }
 
@@ -144,8 +145,8 @@ const median = (/** @type {number[]} */ sorted) => sorted[Math.floor(sorted.leng
  */
 
 /**
- * All chains on one axis; at its side how often each reward came in their later halves, beside
- * the model alone and the target.
+ * Draw all chains on one axis. The histogram at the side shows how often each reward occurred in
+ * the later halves of the chains, with the model alone and the target for comparison.
  * @param {Class} all
  * @param {number} width
  * @param {number} height

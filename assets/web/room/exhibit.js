@@ -1,4 +1,4 @@
-/* What a stop speaks of, as components/learn/exhibit.py has it: on a phone as on the projector. */
+/* Draw the exhibit of a stop (components/learn/exhibit.py), on a phone as on the projector. */
 import { shadedText } from "../inside/shaded.js";
 import { visible } from "../player/words.js";
 import { drawBars, drawClass, h } from "./drawing.js";
@@ -15,7 +15,7 @@ import { drawBars, drawClass, h } from "./drawing.js";
 
 const [WIDTH, HEIGHT] = [640, 270];
 
-/** @param {Exhibit} shows */
+/** @param {Exhibit} exhibit */
 export function drawExhibit({ texts, rows, bars, walk, tokens }) {
   return [
     ...texts.map(([name, kept, written]) => h("div", h("h3", name), h("p.text",

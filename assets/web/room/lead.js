@@ -3,24 +3,24 @@ import { put, show } from "../dom.js";
 import { BACK, FORWARD, keyTable } from "../presenter/keys.js";
 import { fixed, many, plain } from "../player/words.js";
 import { drawExhibit } from "./exhibit.js";
-import { button, drawClass, drawQr, drawSaid, drawVotes, h, word } from "./drawing.js";
+import { button, drawClass, drawPredictions, drawQr, drawVotes, h, word } from "./drawing.js";
 import { farewell } from "./member.js";
 import { saveClass } from "./keep.js";
-import { BROKE, Refusal, ask, follow, linkOf, shownCode } from "./net.js";
+import { BROKE, Refusal, ask, follow, formatCode, linkOf } from "./net.js";
 import { settings } from "./settings.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
-/** @typedef {import("./member.js").RoomTold} RoomTold */
+/** @typedef {import("./member.js").RoomState} RoomState */
 /** @typedef {import("./drawing.js").Class} Class */
 /**
- * What the instructor is told of the class.
- * @typedef {object} ClassTold
+ * The state of the class as the server sends it to the instructor (`class_message`).
+ * @typedef {object} ClassState
  * @property {number} members
  * @property {number} here
  * @property {number} most
  * @property {boolean} door
- * @property {[string, number][]} said
- * @property {number} asked members who are here or have answered
+ * @property {[string, number][]} predictions
+ * @property {number} expected members who are here or have answered
  * @property {number} minutes
  * @property {number} drafts
  * @property {number} done
@@ -30,7 +30,7 @@ import { settings } from "./settings.js";
  *   first: [number: number, best: number, reached: number][] } | null} game
  */
 /**
- * What all chains come to.
+ * The figures of all chains together (`Figures` in components/room/messages.py).
  * @typedef {object} Figures
  * @property {number[]} [base]
  * @property {number[]} [weights]
@@ -60,9 +60,9 @@ const HERE_ONLY = /^(localhost|127\.|\[::1\])/;
  * @param {import("./settings.js").Offered} offered
  */
 export async function leadView(host, seat, offered) {
-  /** @type {RoomTold | null} */
+  /** @type {RoomState | null} */
   let room = null;
-  /** @type {ClassTold | null} */
+  /** @type {ClassState | null} */
   let all = null;
   /** @type {Figures} */
   let figures = {};
@@ -79,9 +79,9 @@ export async function leadView(host, seat, offered) {
     button("tab", { onclick: () => turnTo(name) }, NAMES[name])]));
   const [join, question, sampler, game] = [joinScene(seat, lead), questionScene(),
     classScene(lead), gameScene()];
-  const set = settings(offered, "Start again with these", async (said) => {
+  const set = settings(offered, "Start again with these", async (problem) => {
     if (chains.size && !isSure("Begin again?")) return;
-    await lead({ do: "again", ...said });
+    await lead({ do: "again", ...problem });
     turnTo("class");
   });
   const end = button("quiet", {
@@ -89,11 +89,11 @@ export async function leadView(host, seat, offered) {
   }, "Close this room for good");
   const saving = h("p.row", ...["page", "table"].map((kind) => button("ctl", {
     onclick: async () => {
-      const found = await lead({ do: "keep" });
-      if (found && room) saveClass(kind, found, room, drawn());
+      const saved = await lead({ do: "keep" });
+      if (saved && room) saveClass(kind, saved, room, figureData());
     },
   }, kind === "page" ? "Save as a page" : "Save as a table (CSV)")));
-  const drawn = () => ({ figures, chains, single: all?.single ?? 1 });
+  const figureData = () => ({ figures, chains, single: all?.single ?? 1 });
   /** @type {Record<Scene, HTMLElement>} */
   const nodes = {
     join: join.node,
@@ -110,7 +110,7 @@ export async function leadView(host, seat, offered) {
   const back = button("ctl", { onclick: () => turn(-1), aria: "Previous stop" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
   const stops = h("span.stops");
-  const reveal = button("ctl", { onclick: () => tell() });
+  const reveal = button("ctl", { onclick: () => revealAnswer() });
   const one = button("ctl", { onclick: () => go("step") }, "One step");
   const run = button("ctl.main", { onclick: () => play() });
   const table = keyTable({ h, button }, [
@@ -120,22 +120,22 @@ export async function leadView(host, seat, offered) {
     ["ArrowLeft", "←", "previous stop", () => turn(-1)],
     [" ", "Space", "run the chains, or pause them", () => !isDone() && play()],
     ["n", "N", "one step of the chains", () => go("step")],
-    ["a", "A", "the answers of a stop, or the right answer of the problem", () => tell()],
+    ["a", "A", "the answers of a stop, or the right answer of the problem", () => revealAnswer()],
     ...SCENES.map((name, k) => /** @type {import("../presenter/keys.js").Act} */ (
       [String(k + 1), String(k + 1), NAMES[name], () => turnTo(name)])),
   ]);
   const controls = h("footer.controls",
     h("div.group", back, stops, next), reveal, h("div.group.right", one, run, table.help));
-  document.title = `Room ${shownCode(seat.code)}: instructor`;
+  document.title = `Room ${formatCode(seat.code)}: instructor`;
   host.replaceChildren(h("div.lead",
-    h("header", h("h1", shownCode(seat.code)), joined, h("nav", { aria: "Scenes" },
+    h("header", h("h1", formatCode(seat.code)), joined, h("nav", { aria: "Scenes" },
       ...tabs.values())), line, trouble, ...Object.values(nodes), controls, table.list));
   document.addEventListener("keydown", keys);
   window.addEventListener("resize", () => draw());
   const was = window.history.state?.scene; // before a reload
   turnTo(SCENES.includes(was) ? was : "join");
 
-  /** Chains run on by themselves; after one step they rest. */
+  /** True while the chains run on by themselves; after a single step they pause. */
   const runs = () => Boolean(room && room.goal >= room.steps);
   const isDone = () => Boolean(all?.members && all.done >= all.members);
   const asks = () => scene !== "class" && Boolean(room?.stop?.ask);
@@ -152,7 +152,7 @@ export async function leadView(host, seat, offered) {
   }
 
   /**
-   * Say something above the scene, which then has less room.
+   * Show a sentence above the scene, which is then less high.
    * @param {string} text
    */
   function say(text) {
@@ -169,7 +169,7 @@ export async function leadView(host, seat, offered) {
 
   const play = () => (!isDone() ? go(runs() ? "rest" : "run")
     : isSure("Begin again?") && go("again"));
-  const tell = () => lead({ do: asks() ? "reveal" : "solve" });
+  const revealAnswer = () => lead({ do: asks() ? "reveal" : "solve" });
 
   /** @param {number} by */
   async function turn(by) {
@@ -180,11 +180,11 @@ export async function leadView(host, seat, offered) {
     if (k !== stop.k) await lead({ do: "turn", stop: k });
   }
 
-  /** What a clicker's button does. */
+  /** Do what a clicker's forward button asks for. */
   function forward() {
     if (!room?.stop) go("step");
     else if (scene !== "question") turnTo("question");
-    else if (room.stop.ask && !room.opened) tell();
+    else if (room.stop.ask && !room.opened) revealAnswer();
     else turn(1);
   }
 
@@ -215,7 +215,8 @@ export async function leadView(host, seat, offered) {
     const { stop } = room;
     put(joined, `${all.here} of ${all.members} here`);
     put(trouble, room.trouble);
-    show(trouble, room.trouble && !line.textContent); // one of the two: a scene has to fit
+    // Only one of the two is shown, because a scene has to fit.
+    show(trouble, room.trouble && !line.textContent);
     for (const node of [back, next, stops]) show(node, stop);
     for (const [name, tab] of tabs) {
       tab.hidden = (name === "question" && !stop) || (name === "game" && !all.game);
@@ -235,30 +236,30 @@ export async function leadView(host, seat, offered) {
     if (scene === "class") sampler.draw(room, all, figures, chains);
   }
 
-  /** @param {any} told */
-  function hear(told) {
-    if (told.over) {
+  /** @param {any} message */
+  function receive(message) {
+    if (message.over) {
       document.removeEventListener("keydown", keys);
-      farewell(host, told.over);
+      farewell(host, message.over);
       return false;
     }
     if (line.textContent === BROKE) put(line, "");
-    if (told.room) {
-      room = told.room;
-      all = told.class;
-      if (told.from === 0 || round !== told.room.round) chains = new Map();
-      round = told.room.round;
-      for (const [number, reward] of told.walk) {
+    if (message.room) {
+      room = message.room;
+      all = message.class;
+      if (message.from === 0 || round !== message.room.round) chains = new Map();
+      round = message.room.round;
+      for (const [number, reward] of message.walk) {
         chains.set(number, [...(chains.get(number) ?? []), reward]);
       }
     }
-    if (told.figures) figures = told.figures;
+    if (message.figures) figures = message.figures;
     draw();
     return true;
   }
 
-  const why = await follow(seat, hear, (there) =>
-    say(there ? "" : "The connection is down. The room is kept."));
+  const why = await follow(seat, receive, (isConnected) =>
+    say(isConnected ? "" : "The connection is down. The room is kept."));
   if (why) farewell(host, why);
 }
 
@@ -279,7 +280,7 @@ function joinScene({ code, token }, lead) {
   const words = h("div.words",
     h("p.large", "Point your phone's camera here, or open"),
     h("p.link", link.replace(/^https?:\/\//, "").replace(/#.*/, "")),
-    h("p.large", "and type"), h("p.code", shownCode(code)), count,
+    h("p.large", "and type"), h("p.code", formatCode(code)), count,
     h("p.quiet", "No account or name. The server writes nothing to disk."), only, door);
   const node = h("section.scene.join", picture, words);
   ask("qr", { code, link }, token)
@@ -287,7 +288,7 @@ function joinScene({ code, token }, lead) {
     .catch(() => put(picture, "The QR code could not be drawn; the link works."));
   return {
     node,
-    /** @type {(room: RoomTold, all: ClassTold) => void} */
+    /** @type {(room: RoomState, all: ClassState) => void} */
     draw(_, all) {
       open = all.door;
       put(count, `${many(all.members, "place")} taken of ${all.most}`
@@ -298,7 +299,7 @@ function joinScene({ code, token }, lead) {
 }
 
 /**
- * Make what a scene holds smaller until all of it is in the window.
+ * Shrink the contents of a scene until all of it is in the window.
  * @param {HTMLElement} node
  */
 function fit(node) {
@@ -312,33 +313,34 @@ function questionScene() {
   const place = h("a", { target: "_blank" });
   const title = h("h2");
   const text = h("p.text");
-  const asked = h("p.asked");
-  const says = h("p.says", { role: "status" });
+  const question = h("p.ask");
+  const explanation = h("p.explanation", { role: "status" });
   const picture = h("div.picture");
   const count = h("p.count");
   const exhibit = h("div.exhibit");
   const node = h("section.scene.question",
-    h("div.words", h("p.small", place), title, text, asked, says, picture, count), exhibit);
-  let drawn = "";
+    h("div.words", h("p.small", place), title, text, question, explanation, picture, count),
+    exhibit);
+  let lastKey = "";
   return {
     node,
-    /** @type {(room: RoomTold, all: ClassTold) => void} */
-    draw({ stop, opened, value, says: told }, { said, asked: n }) {
+    /** @type {(room: RoomState, all: ClassState) => void} */
+    draw({ stop, opened, value, explanation: sentence }, { predictions, expected }) {
       if (!stop) return;
-      const key = JSON.stringify([stop.lesson, stop.k, said, value, opened, node.clientWidth,
+      const key = JSON.stringify([stop.lesson, stop.k, predictions, value, opened, node.clientWidth,
         node.clientHeight]);
       put(count, stop.ask
-        ? `${said.reduce((sum, [, m]) => sum + m, 0)} of ${n} have answered` : "");
-      if (key === drawn) return;
-      drawn = key;
+        ? `${predictions.reduce((sum, [, n]) => sum + n, 0)} of ${expected} have answered` : "");
+      if (key === lastKey) return;
+      lastKey = key;
       put(place, `${stop.lesson}: show it on its page`);
       place.setAttribute("href", `./?lesson=${stop.name}&stop=${stop.k + 1}&present=1`);
       put(title, stop.title);
       put(text, stop.text);
-      put(asked, stop.ask?.question ?? "");
-      put(says, opened && stop.ask ? told ?? "" : "");
-      picture.replaceChildren(...(stop.ask ? [drawSaid(stop.ask, said, value)] : []));
-      exhibit.replaceChildren(...(stop.shows ? drawExhibit(stop.shows) : []));
+      put(question, stop.ask?.question ?? "");
+      put(explanation, opened && stop.ask ? sentence ?? "" : "");
+      picture.replaceChildren(...(stop.ask ? [drawPredictions(stop.ask, predictions, value)] : []));
+      exhibit.replaceChildren(...(stop.exhibit ? drawExhibit(stop.exhibit) : []));
       fit(node);
     },
   };
@@ -378,8 +380,8 @@ function classScene(lead) {
   more.addEventListener("click", () => turn(1));
 
   /**
-   * @param {RoomTold} room
-   * @param {ClassTold} all
+   * @param {RoomState} room
+   * @param {ClassState} all
    * @param {Figures} figures
    * @param {Map<number, number[]>} chains
    */
@@ -405,9 +407,9 @@ function classScene(lead) {
     numbers.replaceChildren(...cells(room, figures));
     put(verdict, figures.trust?.says ?? "");
     fit(node);
-    const told = { chains, base, weights, worth, steps: room.steps, single: at };
-    picture.replaceChildren(); // its room is what everything else leaves
-    picture.append(drawClass(told, picture.clientWidth, picture.clientHeight));
+    const data = { chains, base, weights, worth, steps: room.steps, single: at };
+    picture.replaceChildren(); // Its height is what all other parts leave.
+    picture.append(drawClass(data, picture.clientWidth, picture.clientHeight));
   }
 
   return { node, draw };
@@ -422,7 +424,7 @@ function gameScene() {
       + "your chain reached in its first 30 steps."), state, list);
   return {
     node,
-    /** @param {ClassTold} all */
+    /** @param {ClassState} all */
     draw({ game }) {
       if (!game) return;
       put(state, `The best chain has reached ${fixed(game.chains)}. `
@@ -435,7 +437,7 @@ function gameScene() {
 }
 
 /**
- * @param {RoomTold} room
+ * @param {RoomState} room
  * @param {Figures} figures
  */
 function cells(room, { agreement = "…", states = 0, mean }) {

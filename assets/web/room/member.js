@@ -4,7 +4,7 @@ import { fields } from "../learn/ask.js";
 import { fixed, many, pair, visible } from "../player/words.js";
 import { drawVotes, h, s } from "./drawing.js";
 import { drawExhibit } from "./exhibit.js";
-import { BROKE, Refusal, ask, follow, keep, shownCode } from "./net.js";
+import { BROKE, Refusal, ask, follow, formatCode, keep } from "./net.js";
 import { OwnChain } from "./own.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
@@ -12,8 +12,8 @@ import { OwnChain } from "./own.js";
 const LONGEST = 2000; // characters, as components/session/user_text.py has it
 
 /**
- * What the room is told: where the class stands.
- * @typedef {object} RoomTold
+ * The state of the class as the server sends it to all screens (`room_message`).
+ * @typedef {object} RoomState
  * @property {string} code
  * @property {string} prompt
  * @property {number} beta
@@ -26,20 +26,21 @@ const LONGEST = 2000; // characters, as components/session/user_text.py has it
  * @property {boolean} opened
  * @property {string} trouble
  * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
- *   ask?: import("../learn/ask.js").Question, shows?: import("./exhibit.js").Exhibit } | null} stop
+ *   ask?: import("../learn/ask.js").Question,
+ *   exhibit?: import("./exhibit.js").Exhibit } | null} stop
  * @property {string} [value] the right one, once the answers are open
- * @property {string} [says]
+ * @property {string} [explanation] of the right one
  * @property {string | null} reference the right answer of the problem, once it is shown
  */
 /**
- * What a member is told alone.
- * @typedef {object} Mine
+ * The state of one member's chain and predictions (`member_message`).
+ * @typedef {object} MemberState
  * @property {number} number
  * @property {number} t
- * @property {number} had the step that the chain of a saved class had reached
+ * @property {number} replay_until the step that the chain of a saved class had reached
  * @property {"browser" | "server" | ""} drawer
- * @property {string} said
- * @property {{ right: boolean | null, says: string }} [came]
+ * @property {string} prediction at this stop; "" if there is none
+ * @property {{ right: boolean | null, explanation: string }} [outcome] once the answers are open
  * @property {string} kept
  * @property {string} old
  * @property {string} new
@@ -66,13 +67,13 @@ export async function memberView(host, seat) {
   const stop = stopPart(seat);
   const chain = chainPart();
   const hand = handPart(seat);
-  document.title = `Room ${shownCode(seat.code)}`;
+  document.title = `Room ${formatCode(seat.code)}`;
   host.replaceChildren(h("div.phone",
-    h("header.me", who, h("span.code", shownCode(seat.code))), line, trouble, stop.node,
+    h("header.me", who, h("span.code", formatCode(seat.code))), line, trouble, stop.node,
     chain.node, hand.node));
-  /** @type {RoomTold | null} */
+  /** @type {RoomState | null} */
   let room = null;
-  /** @type {Mine | null} */
+  /** @type {MemberState | null} */
   let mine = null;
   let why = typeof Worker === "function" ? "" : "it has no workers"; // the server draws
   let reopen = () => {};
@@ -83,7 +84,7 @@ export async function memberView(host, seat) {
 
   function draw() {
     if (!room || !mine) return;
-    const all = why ? mine : { ...mine, ...own.told() };
+    const all = why ? mine : { ...mine, ...own.toMessage() };
     put(who, `You are number ${mine.number}`);
     put(trouble, room.trouble);
     show(trouble, room.trouble);
@@ -92,21 +93,23 @@ export async function memberView(host, seat) {
     hand.draw(all);
   }
 
-  /** @param {{ room?: RoomTold, mine?: Mine, over?: string, elsewhere?: boolean }} told */
-  function hear(told) {
-    if (told.over || told.elsewhere) {
+  /**
+   * @param {{ room?: RoomState, mine?: MemberState, over?: string, elsewhere?: boolean }} message
+   */
+  function receive(message) {
+    if (message.over || message.elsewhere) {
       own.stop();
-      farewell(host, told.over ?? "this place is open in another window of this browser");
+      farewell(host, message.over ?? "this place is open in another window of this browser");
       return false;
     }
-    room = told.room ?? room;
-    mine = told.mine ?? mine;
-    if (room && mine && !why) own.hear(room, mine);
+    room = message.room ?? room;
+    mine = message.mine ?? mine;
+    if (room && mine && !why) own.update(room, mine);
     draw();
     return true;
   }
 
-  const over = await follow(seat, hear, (joined, again) => {
+  const over = await follow(seat, receive, (joined, again) => {
     put(line, joined ? "" : "The connection is down. Your place and your answers are kept.");
     reopen = again;
     if (joined) stop.send();
@@ -116,7 +119,7 @@ export async function memberView(host, seat) {
 }
 
 /**
- * What is said instead of a room, with a way back.
+ * Replace the room by a sentence and a way back.
  * @param {HTMLElement} host
  * @param {string} why
  */
@@ -135,32 +138,32 @@ function stopPart(seat) {
   const place = h("p.small");
   const title = h("h2");
   const text = h("p");
-  const told = h("p.told", { role: "status" });
+  const status = h("p.status", { role: "status" });
   const press = h("button.send", { type: "submit" }, "Send");
   const slot = h("div.slot");
   const form = h("form", {
     novalidate: true,
     onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
-      say();
+      predict();
     },
   }, slot, press);
   const exhibit = h("div.exhibit");
-  const node = h("section.card.stop", place, title, text, exhibit, form, told);
+  const node = h("section.card.stop", place, title, text, exhibit, form, status);
   const isNew = differs();
   /** @type {ReturnType<typeof fields> | null} */
-  let made = null;
+  let answer = null;
   let at = "";
   let k = 0;
-  let trying = ""; // what the server would not take, or what waits, until it is sent
+  let trying = ""; // why the last answer was refused, or that it waits to be sent
 
-  async function say() {
-    const said = made?.said() ?? "";
-    if (!said) {
-      put(told, "Choose an answer first. A wrong guess costs nothing.");
+  async function predict() {
+    const prediction = answer?.read() ?? "";
+    if (!prediction) {
+      put(status, "Choose an answer first. A wrong guess costs nothing.");
       return;
     }
-    seat.waiting = { stop: k, said };
+    seat.waiting = { stop: k, prediction };
     await send();
   }
 
@@ -170,11 +173,11 @@ function stopPart(seat) {
     if (!waiting) return;
     trying = "";
     try {
-      await ask("say", { code: seat.code, ...waiting }, seat.token);
+      await ask("predict", { code: seat.code, ...waiting }, seat.token);
     } catch (error) {
       trying = error instanceof Refusal ? error.message : "Waiting to be sent: your answer is kept "
         + "and is sent when the connection returns.";
-      put(told, trying);
+      put(status, trying);
       if (!(error instanceof Refusal)) return keep(seat);
     }
     if (seat.waiting === waiting) delete seat.waiting;
@@ -182,8 +185,8 @@ function stopPart(seat) {
   }
 
   /**
-   * @param {RoomTold} room
-   * @param {Mine} mine
+   * @param {RoomState} room
+   * @param {MemberState} mine
    */
   function draw(room, mine) {
     const { stop } = room;
@@ -196,34 +199,36 @@ function stopPart(seat) {
       put(place, `${stop.lesson}: stop ${stop.k + 1} of ${stop.of}`);
       put(title, stop.title);
       put(text, stop.text);
-      made = stop.ask ? fields(stop.ask) : null;
-      slot.replaceChildren(...(made ? [made.node] : []));
-      show(form, made);
+      answer = stop.ask ? fields(stop.ask) : null;
+      slot.replaceChildren(...(answer ? [answer.node] : []));
+      show(form, answer);
       node.scrollIntoView({ block: "nearest" });
     }
-    if (stop.shows && isNew(key + JSON.stringify(stop.shows))) {
-      exhibit.replaceChildren(...drawExhibit(stop.shows));
+    if (stop.exhibit && isNew(key + JSON.stringify(stop.exhibit))) {
+      exhibit.replaceChildren(...drawExhibit(stop.exhibit));
     }
-    tell(room, mine);
+    drawStatus(room, mine);
   }
 
   /**
-   * @param {RoomTold} room
-   * @param {Mine} mine
+   * @param {RoomState} room
+   * @param {MemberState} mine
    */
-  function tell({ opened, value }, { said, came }) {
-    show(press, made && !opened);
-    told.dataset.right = String(came?.right ?? "");
-    if (!made) {
-      told.replaceChildren();
-    } else if (opened && came) {
-      made.show(said, value ?? "");
-      const sign = came.right === null ? [] : [drawIcon(came.right ? "yes" : "no", "room-")];
-      told.replaceChildren(...sign, came.says);
+  function drawStatus({ opened, value }, { prediction, outcome }) {
+    show(press, answer && !opened);
+    status.dataset.right = String(outcome?.right ?? "");
+    if (!answer) {
+      status.replaceChildren();
+    } else if (opened && outcome) {
+      answer.show(prediction, value ?? "");
+      const { right, explanation } = outcome;
+      const sign = right === null ? [] : [drawIcon(right ? "yes" : "no", "room-")];
+      status.replaceChildren(...sign, explanation);
     } else if (!trying) {
-      put(press, said ? "Change" : "Send");
-      put(told, said
-        ? `You said: ${made.named(said)}. You can change it until the answers are shown.` : "");
+      put(press, prediction ? "Change" : "Send");
+      put(status, prediction
+        ? `You said: ${answer.label(prediction)}. You can change it until the answers are shown.`
+        : "");
     }
   }
 
@@ -242,15 +247,15 @@ function chainPart() {
   const answer = h("p.answer");
   const line = h("div");
   const votes = h("div");
-  const drawn = h("div", text, away, verdict, answer,
+  const body = h("div", text, away, verdict, answer,
     h("h3", "Its reward, step after step"), line, h("h3", "Its votes"), votes);
   const wait = h("p.quiet");
   const where = h("p.small.where");
-  const node = h("section.card.chain", h("div.row", title, step), problem, wait, drawn, where);
+  const node = h("section.card.chain", h("div.row", title, step), problem, wait, body, where);
 
   /**
-   * @param {RoomTold} room
-   * @param {Mine} mine
+   * @param {RoomState} room
+   * @param {MemberState} mine
    * @param {string} why this browser does not draw
    */
   function draw(room, mine, why) {
@@ -265,7 +270,7 @@ function chainPart() {
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
       : `Your browser cannot draw a chain (${why}), and the server cannot draw more chains: `
         + "watch the screen.");
-    show(drawn, begun);
+    show(body, begun);
     if (!begun) return;
     const first = mine.t === 0;
     node.dataset.verdict = first ? "" : mine.accepted ? "yes" : "no";
@@ -273,7 +278,7 @@ function chainPart() {
     put(tail, visible(mine.accepted ? mine.new : mine.old));
     put(away, first ? "" : visible(mine.accepted ? mine.old : mine.new));
     show(away, !first);
-    put(verdict, spoken(mine, first));
+    put(verdict, describeStep(mine, first));
     answer.replaceChildren("Your text says ", h("b", mine.answer ?? "no answer"));
     line.replaceChildren(drawLine(mine.rewards, room.steps));
     votes.replaceChildren(drawVotes(mine.votes, room.reference));
@@ -283,47 +288,48 @@ function chainPart() {
 }
 
 /**
- * The game: a text of one's own, which the server weighs, against what the own chain has reached.
+ * The game: the server scores a text that the member wrote; the member tries to score higher than
+ * the own chain.
  * @param {Seat} seat
  */
 function handPart({ code, token }) {
   const words = h("textarea", { rows: 4, maxlength: LONGEST, spellcheck: "false",
     aria: "Your text" });
   const send = h("button.send", { type: "submit" }, "Score it");
-  const told = h("p.told", { role: "status" });
+  const status = h("p.status", { role: "status" });
   const score = h("p.score");
   const form = h("form", {
     onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
-      weigh();
+      scoreText();
     },
   }, words, send);
   const node = h("section.card.hand", h("h2", "A game: your hand"),
     h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
       + "you like. ln π is high for a text that the model finds likely and that has a high reward. "
-      + "Your text is not part of the chain."), score, form, told);
-  /** The chain's text, for as long as nothing else was written. */
+      + "Your text is not part of the chain."), score, form, status);
+  /** The chain's text, which the field shows until the member changes it. */
   let offered = "";
 
-  async function weigh() {
+  async function scoreText() {
     send.disabled = true;
-    put(told, "Running the models…");
+    put(status, "Running the models…");
     try {
-      const found = await ask("weigh", { code, words: words.value }, token);
-      put(told, found.log_pi === null ? "The model, as it is sampled, never writes this text."
-        : `Your text: ln π = ${fixed(found.log_pi)}.`);
+      const reply = await ask("score", { code, words: words.value }, token);
+      put(status, reply.log_pi === null ? "The model, as it is sampled, never writes this text."
+        : `Your text: ln π = ${fixed(reply.log_pi)}.`);
     } catch (error) {
-      put(told, error instanceof Refusal ? error.message : BROKE);
+      put(status, error instanceof Refusal ? error.message : BROKE);
     }
     send.disabled = false;
   }
 
   return {
     node,
-    /** @param {Mine} mine */
+    /** @param {MemberState} mine */
     draw({ t, hand: { reached, best, left }, accepted, kept, old, new: fresh }) {
       show(node, reached !== null);
-      if (told.textContent === BROKE) put(told, "");
+      if (status.textContent === BROKE) put(status, "");
       if (reached === null || t < 0) return;
       if (words.value === offered) {
         offered = kept + (accepted || t === 0 ? fresh : old);
@@ -338,11 +344,11 @@ function handPart({ code, token }) {
 }
 
 /**
- * What became of the last rewrite.
- * @param {Mine} mine
+ * Describe whether the last rewrite was accepted, and why.
+ * @param {MemberState} mine
  * @param {boolean} first
  */
-function spoken(mine, first) {
+function describeStep(mine, first) {
   if (first) return `Your first draft: reward ${fixed(mine.reward)}.`;
   const [u, alpha] = pair(mine.u, mine.alpha);
   const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;

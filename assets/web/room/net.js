@@ -1,9 +1,9 @@
-/* What a room's page and its server say to one another. Addresses are relative to the page's. */
+/* The requests of a room's page. Their addresses are relative to the page's own. */
 
 /**
  * A place in a room, or its lead; `waiting` is an answer that could not be sent yet.
  * @typedef {{ code: string, token: string, lead: boolean,
- *   waiting?: { stop: number, said: string } }} Seat
+ *   waiting?: { stop: number, prediction: string } }} Seat
  */
 
 const KEY = "qalign-rooms";
@@ -11,31 +11,31 @@ const KEPT = 8; // rooms whose places are remembered
 const FIRST = 500; // ms before another try
 const LONGEST = 8000;
 const AGAIN = "again"; // why a connection is cut
-const SILENT = 25000; // ms without a word of a server that sends one every 10 s
+const SILENT = 25000; // ms without data from a server that sends some every 10 s
 
-/** What a screen says while its connection is down. */
+/** Shown while the connection is down. */
 export const BROKE = "The connection is down. Try again in a moment.";
 
-/** What the server refused, in its own sentence. */
+/** A request that the server refused; the message is the server's sentence. */
 export class Refusal extends Error {}
 
 /**
- * @param {string} what
- * @param {object} said
+ * @param {string} action
+ * @param {object} payload
  * @param {string} [token]
  * @returns {Promise<any>}
  */
-export async function ask(what, said, token = "") {
-  const answer = await fetch(`room/${what}`, {
+export async function ask(action, payload, token = "") {
+  const answer = await fetch(`room/${action}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
-    body: JSON.stringify(said),
+    body: JSON.stringify(payload),
   });
   return read(answer);
 }
 
 /**
- * What an answer holds.
+ * Return the JSON value of an answer.
  * @param {Response} answer
  */
 async function read(answer) {
@@ -48,26 +48,26 @@ async function read(answer) {
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
 
 /**
- * Follow a room until it is over: what the server sends is handed on, and a connection that breaks
- * is made again. Ends when the server refuses, with its reason.
+ * Follow a room until it is over. Each message of the server is passed to `receive`, and a broken
+ * connection is made again. Returns the server's reason when it refuses.
  * @param {Seat} seat
- * @param {(told: any) => boolean} hear whether to go on
- * @param {(joined: boolean, again: () => void) => void} joined `again` makes the connection anew
+ * @param {(message: any) => boolean} receive whether to go on
+ * @param {(joined: boolean, again: () => void) => void} joined `again` reconnects
  * @param {() => boolean} draws whether this browser draws the member's chain
  * @returns {Promise<string>}
  */
-export async function follow({ code, token }, hear, joined, draws = () => false) {
+export async function follow({ code, token }, receive, joined, draws = () => false) {
   let wait = FIRST;
   for (;;) {
     const line = new AbortController();
     const cut = () => line.abort();
     let silence = 0;
-    const heard = () => {
+    const restartTimer = () => {
       window.clearTimeout(silence);
       silence = window.setTimeout(cut, SILENT);
     };
     window.addEventListener("offline", cut);
-    heard();
+    restartTimer();
     try {
       const answer = await fetch(`room/follow?code=${code}&draws=${Number(draws())}`, {
         headers: { Authorization: `Bearer ${token}` },
@@ -78,10 +78,11 @@ export async function follow({ code, token }, hear, joined, draws = () => false)
       joined(true, () => line.abort(AGAIN));
       wait = FIRST;
       const body = /** @type {ReadableStream<Uint8Array>} */ (answer.body);
-      for await (const told of events(body, heard)) if (!hear(told)) return "";
+      for await (const message of events(body, restartTimer)) if (!receive(message)) return "";
     } catch (error) {
       if (error instanceof Refusal) return error.message;
-      if (!line.signal.aborted && !(error instanceof TypeError)) throw error; // a defect of ours
+      // Any other error is a defect of this script.
+      if (!line.signal.aborted && !(error instanceof TypeError)) throw error;
     } finally {
       window.clearTimeout(silence);
       window.removeEventListener("offline", cut);
@@ -98,16 +99,16 @@ export async function follow({ code, token }, hear, joined, draws = () => false)
 
 /**
  * @param {ReadableStream<Uint8Array>} body
- * @param {() => void} heard called with whatever arrives
+ * @param {() => void} onData called whenever data arrives
  */
-async function* events(body, heard) {
+async function* events(body, onData) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    heard();
+    onData();
     const parts = (rest + decoder.decode(value, { stream: true })).split("\n\n");
     rest = parts.pop() ?? "";
     for (const part of parts) if (part.startsWith("data: ")) yield JSON.parse(part.slice(6));
@@ -115,33 +116,33 @@ async function* events(body, heard) {
 }
 
 /** @returns {Seat[]} the places that this browser has, the newest last */
-function kept() {
+function readSeats() {
   try {
-    const found = JSON.parse(window.localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(found) ? found : [];
+    const seats = JSON.parse(window.localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(seats) ? seats : [];
   } catch {
     return [];
   }
 }
 
 /** @param {string} code */
-export const seatIn = (code) => kept().find((seat) => seat.code === code);
+export const seatIn = (code) => readSeats().find((seat) => seat.code === code);
 
 /** @param {Seat} seat */
 export function keep(seat) {
-  const others = kept().filter(({ code }) => code !== seat.code);
+  const others = readSeats().filter(({ code }) => code !== seat.code);
   try {
     window.localStorage.setItem(KEY, JSON.stringify([...others, seat].slice(-KEPT)));
   } catch {
-    // a browser that keeps nothing: the place lasts as long as the page
+    // The browser stores nothing, so the place lasts as long as the page.
   }
 }
 
-/** @param {string} text a code as it was typed, or stands in a link */
+/** @param {string} text a code as it was typed, or as a link has it */
 export const plainCode = (text) => text.toUpperCase().replace(/[^A-Z2-9]/g, "");
 
 /** @param {string} code */
-export const shownCode = (code) => `${code.slice(0, 4)} ${code.slice(4)}`;
+export const formatCode = (code) => `${code.slice(0, 4)} ${code.slice(4)}`;
 
 /** The page's own address, as a link to a room. @param {string} code */
 export const linkOf = (code) =>

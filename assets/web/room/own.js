@@ -4,8 +4,8 @@ import { BrowserEngine, SERVED } from "../engine/browser.js";
 import { tally } from "../player/numbers.js";
 import { Refusal, ask } from "./net.js";
 
-/** @typedef {import("./member.js").Mine} Mine */
-/** @typedef {import("./member.js").RoomTold} RoomTold */
+/** @typedef {import("./member.js").MemberState} MemberState */
+/** @typedef {import("./member.js").RoomState} RoomState */
 /**
  * @typedef {object} State
  * @property {number[]} tokens
@@ -15,11 +15,11 @@ import { Refusal, ask } from "./net.js";
  * @property {string | null} answer
  */
 /**
- * A step as `Mine` has it.
- * @typedef {object} Drawn
+ * A step with the fields that `MemberState` has for it.
+ * @typedef {object} OwnStep
  * @property {State} state after it
- * @property {[text: string, reward: number, logProb: number] | null} sent the state as the server
- *   gets it; null if the chain stayed
+ * @property {[text: string, reward: number, logProb: number] | null} message the state as the
+ *   server gets it; null if the chain stayed
  * @property {number} since the step at which the state came
  * @property {string} kept
  * @property {string} old
@@ -31,12 +31,12 @@ import { Refusal, ask } from "./net.js";
  * @property {number} u
  */
 
-const SHOWN = 4; // answers of the vote, as components/room/messages.py has it
+const MOST_ANSWERS = 4; // answers of the vote, as in components/room/messages.py
 
 export class OwnChain {
   /**
    * @param {import("./net.js").Seat} seat
-   * @param {() => void} show called when there is something else to show
+   * @param {() => void} show called when the state to show has changed
    * @param {(sentence: string) => void} failed called at most once: the chain is the server's now
    */
   constructor(seat, show, failed) {
@@ -44,31 +44,31 @@ export class OwnChain {
     this.show = show;
     this.failed = failed;
     this.engine = new BrowserEngine(SERVED);
-    /** @type {RoomTold | null} */
+    /** @type {RoomState | null} */
     this.room = null;
-    /** @type {Mine | null} */
-    this.mine = null; // as the server told it
-    /** @type {Drawn[]} */
+    /** @type {MemberState | null} */
+    this.mine = null; // as the server sent it
+    /** @type {OwnStep[]} */
     this.steps = [];
     this.at = -1; // the step that is shown
-    this.sent = -1; // the last one that the server has counted
+    this.counted = -1; // the last one that the server has counted
     this.due = 0; // ms at which the next batch goes out
     this.busy = false; // sending
     this.clock = 0;
   }
 
   /**
-   * What the server told.
-   * @param {RoomTold} room
-   * @param {Mine} mine
+   * Take a new state of the class and of the member from the server.
+   * @param {RoomState} room
+   * @param {MemberState} mine
    */
-  hear(room, mine) {
+  update(room, mine) {
     const isNew = this.room?.round !== room.round;
     this.room = room;
     this.mine = mine;
     if (isNew) {
       this.steps = [];
-      this.at = this.sent = -1;
+      this.at = this.counted = -1;
       this.engine.draw({ ...room.run, reference: null, chain: mine.number, chains: 1, pool: 0,
         logProb: true }, {
         line: (line) => this.add(JSON.parse(line)),
@@ -77,11 +77,11 @@ export class OwnChain {
       });
       this.clock ||= window.setInterval(() => this.tick(), 1e3 * room.pace);
     }
-    this.sent = Math.max(this.sent, mine.t);
-    this.at = Math.max(this.at, mine.t, mine.had);
+    this.counted = Math.max(this.counted, mine.t);
+    this.at = Math.max(this.at, mine.t, mine.replay_until);
   }
 
-  /** Nothing more is drawn or sent. */
+  /** Stop drawing and sending. */
   stop() {
     window.clearInterval(this.clock);
     this.engine.stop();
@@ -94,7 +94,7 @@ export class OwnChain {
   }
 
   /**
-   * A line of the chain's trace.
+   * Add a line of the chain's trace.
    * @param {any} line
    */
   add(line) {
@@ -110,7 +110,7 @@ export class OwnChain {
     const kept = last ? pieces.slice(0, index).join("") : "";
     this.steps.push({
       state: isNew ? proposal : now,
-      sent: isNew ? [text, reward, line.log_prob] : null,
+      message: isNew ? [text, reward, line.log_prob] : null,
       since: isNew || !last ? t : last.since,
       kept, old: now.text.slice(kept.length), new: text.slice(kept.length), accepted, reward,
       before: now.reward, alpha: Math.exp(line.log_alpha ?? -Infinity),
@@ -119,32 +119,32 @@ export class OwnChain {
     if (t === this.at) this.show(); // after a reload
   }
 
-  /** A step at most, and a batch if it is time. */
+  /** Show at most one more step, and send a batch if one is due. */
   tick() {
-    const { goal, every } = /** @type {RoomTold} */ (this.room);
+    const { goal, every } = /** @type {RoomState} */ (this.room);
     if (this.at < goal && this.steps[this.at + 1]) {
-      // a class that begins to run does not send at one moment
-      if (this.sent >= this.at) this.due = Date.now() + 1e3 * every * (0.5 + Math.random());
+      // A random delay, so that a class that starts to run does not send all batches at once.
+      if (this.counted >= this.at) this.due = Date.now() + 1e3 * every * (0.5 + Math.random());
       this.at += 1;
       this.show();
     }
     if (!this.busy && Date.now() >= this.due) this.send();
   }
 
-  /** Send the states that the server lacks; what does not arrive is sent again. */
+  /** Send the states that the server lacks; a batch that does not arrive is sent again. */
   async send() {
-    const room = /** @type {RoomTold} */ (this.room);
-    const t = this.sent + 1;
-    const states = this.steps.slice(t, this.at + 1).map(({ sent }) => sent);
+    const room = /** @type {RoomState} */ (this.room);
+    const t = this.counted + 1;
+    const states = this.steps.slice(t, this.at + 1).map(({ message }) => message);
     if (!states.length) return;
     this.busy = true;
     this.due = Date.now() + 1e3 * room.every;
     try {
       const { code, token } = this.seat;
-      const found = await ask("moved", { code, round: room.round, t, states }, token);
+      const reply = await ask("states", { code, round: room.round, t, states }, token);
       if (this.room?.round === room.round) {
-        this.sent = found.t;
-        Object.assign(this.mine ?? {}, { hand: found.hand });
+        this.counted = reply.t;
+        Object.assign(this.mine ?? {}, { hand: reply.hand });
         this.show();
       }
     } catch (error) {
@@ -153,14 +153,14 @@ export class OwnChain {
     this.busy = false;
   }
 
-  /** What the server would tell of this chain if it drew it. */
-  told() {
+  /** Return the fields that the server would send if it drew this chain. */
+  toMessage() {
     const step = this.steps[this.at];
     if (!step) return { t: -1 };
     const past = this.steps.slice(0, this.at + 1).map(({ state }) => state);
     const votes = tally(past.map(({ answer }) => answer)).map(([answer, n]) =>
       /** @type {[string, number]} */ ([answer, n / past.length]))
-      .filter(([answer]) => answer !== null).slice(0, SHOWN);
+      .filter(([answer]) => answer !== null).slice(0, MOST_ANSWERS);
     return { ...step, t: this.at, counted: this.at - step.since + 1, votes,
       answer: step.state.answer, rewards: past.map(({ reward }) => reward) };
   }

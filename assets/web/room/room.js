@@ -1,4 +1,5 @@
-/* The page of a room: whoever has a code joins, whoever has none opens a room or types one. */
+/* The page of a room. A link with a code joins it; without one, a visitor opens a room or types a
+   code. */
 import { put } from "../dom.js";
 import { chooseFile } from "../files.js";
 import { button, h } from "./drawing.js";
@@ -13,10 +14,10 @@ const find = (selector) => /** @type {HTMLElement} */ (document.querySelector(se
 
 /** Follow the visitor's choice of light or dark, or the link's. */
 function look() {
-  const asked = new URLSearchParams(window.location.search).get("__theme");
+  const theme = new URLSearchParams(window.location.search).get("__theme");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const follow = () => document.documentElement.classList.toggle("dark",
-    asked ? asked === "dark" : dark.matches);
+    theme ? theme === "dark" : dark.matches);
   dark.addEventListener("change", follow);
   follow();
 }
@@ -43,7 +44,7 @@ async function enter(host, offered, code) {
  * @param {import("./settings.js").Offered} offered
  */
 function start(host, offered) {
-  const wrong = h("p.told", { role: "alert" });
+  const wrong = h("p.status", { role: "alert" });
   const typed = h("input", { id: "room-code", autocomplete: "off", autocapitalize: "characters",
     spellcheck: "false", maxlength: 20, placeholder: "ABCD EFGH" });
   const join = h("form.card", {
@@ -59,10 +60,10 @@ function start(host, offered) {
     h("option", { value: "" }, "none: the chains alone"),
     ...offered.lessons.map(({ name, title, minutes, stops }) =>
       h("option", { value: name }, `${title} (${stops} stops, ${minutes} min)`)));
-  const failed = h("p.told", { role: "alert" });
-  const begin = async (/** @type {object} */ said) => {
+  const failed = h("p.status", { role: "alert" });
+  const begin = async (/** @type {object} */ request) => {
     try {
-      const seat = await ask("open", said);
+      const seat = await ask("open", request);
       keep({ ...seat, lead: true });
       window.location.hash = seat.code;
     } catch (error) {
@@ -70,8 +71,9 @@ function start(host, offered) {
       failed.scrollIntoView({ block: "center" });
     }
   };
-  const open = settings(offered, "Open the room", (said) =>
-    begin({ lesson: lessons.value, ...said }), h("label", { for: lessons.id }, "Lesson"), lessons);
+  const open = settings(offered, "Open the room",
+    (problem) => begin({ lesson: lessons.value, ...problem }),
+    h("label", { for: lessons.id }, "Lesson"), lessons);
   const again = button("quiet", {
     onclick: () => chooseFile(".html", async (file) => begin({ session: await sessionIn(file) })),
   }, "Open a class that was saved");

@@ -4,7 +4,7 @@ import { h } from "./drawing.js";
 
 /** @typedef {{ prompt: string, reference: string, beta: number }} Problem */
 /**
- * What the server offers.
+ * The lessons, problems and limits that the server offers.
  * @typedef {object} Offered
  * @property {import("../learn/learn.js").Entry[]} lessons
  * @property {Problem[]} problems
@@ -15,27 +15,27 @@ import { h } from "./drawing.js";
 /**
  * A form for problem and β.
  * @param {Offered} offered
- * @param {string} does what its button says
- * @param {(said: { prompt?: string, reference?: string, beta: string }) => Promise<void>} done
- * @param {...HTMLElement} first what stands before
+ * @param {string} label of its button
+ * @param {(settings: { prompt?: string, reference?: string, beta: string }) => Promise<void>} done
+ * @param {...HTMLElement} first the fields above the problem
  */
-export function settings({ problems, text }, does, done, ...first) {
+export function settings({ problems, text }, label, done, ...first) {
   const select = h("select", { id: "room-problems", onchange: () => take(Number(select.value)) },
     ...problems.map(({ prompt }, k) => h("option", { value: k }, `${prompt.slice(0, 60)}…`)),
     h("option", { value: -1 }, "a problem of your own"));
   const prompt = h("textarea", { id: "room-prompt", rows: 3, maxlength: text, oninput: own });
   const answer = h("input", { id: "room-answer", maxlength: 40, oninput: own });
   const beta = h("input", { id: "room-beta", type: "number", step: "any", min: 0.001 });
-  const held = { prompt: "", reference: "" };
-  const send = h("button.send", { type: "submit" }, does);
+  const current = { prompt: "", reference: "" };
+  const send = h("button.send", { type: "submit" }, label);
   const node = h("form", {
     novalidate: true,
     onsubmit: async (/** @type {Event} */ event) => {
       event.preventDefault();
       if (send.disabled) return;
-      const same = prompt.value === held.prompt && answer.value === held.reference;
+      const same = prompt.value === current.prompt && answer.value === current.reference;
       const problem = same ? {} : { prompt: prompt.value, reference: answer.value };
-      send.disabled = true; // a second press would ask for the same again
+      send.disabled = true; // A second press would send the same request again.
       await done({ beta: beta.value, ...problem });
       send.disabled = false;
     },
@@ -64,18 +64,18 @@ export function settings({ problems, text }, does, done, ...first) {
   return {
     node,
     /**
-     * Show what a room has, once a round.
+     * Show the settings of a room, once per round.
      * @param {{ prompt: string, beta: number, round: number, reference: string | null }} room
      */
     fill(room) {
       if (node.dataset.round === room.prompt + room.beta) return;
       node.dataset.round = room.prompt + room.beta;
       const k = problems.findIndex((each) => each.prompt === room.prompt);
-      held.prompt = room.prompt;
-      held.reference = problems[k]?.reference ?? room.reference ?? "";
+      current.prompt = room.prompt;
+      current.reference = problems[k]?.reference ?? room.reference ?? "";
       select.value = String(k);
-      prompt.value = held.prompt;
-      answer.value = held.reference;
+      prompt.value = current.prompt;
+      answer.value = current.reference;
       beta.value = String(room.beta);
       show(node, true);
     },
