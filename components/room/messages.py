@@ -1,4 +1,4 @@
-"""The values that a browser draws on the screens of a room. Every number is the core's."""
+"""The messages that a browser draws on the screens of a room. The core computes every number."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from qalign_core.types import ScoredResponse, Step
 from qalign_study.measure.diagnostics import MIN_STATES, agreement
 
 MOST_ANSWERS = 4
-"""Answers of a vote that are shown."""
+"""The number of answers of a vote that are shown."""
 FIRST = 6
-"""Members whose texts by hand are listed."""
-DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperature",
+"""The number of members in the game's ranking."""
+RUN_SETTINGS = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperature",
          "max_new_tokens")  # fmt: skip
-"""Of a run, what a browser that draws one of its chains needs."""
+"""The settings of a run that a browser needs to draw one of its chains."""
 
 
 def room_message(room: Room) -> dict[str, Any]:
-    """The message to everybody in a room: the state of the class."""
-    told: dict[str, Any] = {
+    """Return the class's state as sent to all members."""
+    message: dict[str, Any] = {
         "code": room.code,
         "prompt": room.run.prompt,
         "beta": room.run.beta,
@@ -37,7 +37,7 @@ def room_message(room: Room) -> dict[str, Any]:
         "goal": room.goal,
         "opened": room.stop in room.opened,
         "trouble": room.trouble,
-        "run": {name: getattr(room.run, name) for name in DRAWN},
+        "run": {name: getattr(room.run, name) for name in RUN_SETTINGS},
         "pace": room.caps.pace,
         "every": room.every,
         "reference": room.run.reference if room.solved else None,
@@ -45,7 +45,7 @@ def room_message(room: Room) -> dict[str, Any]:
     }
     if room.lesson is not None:
         stop = room.lesson.stops[room.stop]
-        told["stop"] = {
+        message["stop"] = {
             "lesson": room.lesson.title,
             "name": room.lesson.name,
             "k": room.stop,
@@ -53,48 +53,51 @@ def room_message(room: Room) -> dict[str, Any]:
             **{name: stop[name] for name in ("title", "text", "ask", "exhibit") if name in stop},
         }
     if answers := room.opened.get(room.stop):
-        told |= {"value": answers["value"], "explanation": _to_all(str(answers["explanation"]))}
-        told["stop"] |= {name: answers[name] for name in ("exhibit",) if name in answers}
-    return told
+        explanation = _without_yes(str(answers["explanation"]))
+        message |= {"value": answers["value"], "explanation": explanation}
+        message["stop"] |= {name: answers[name] for name in ("exhibit",) if name in answers}
+    return message
 
 
-def _to_all(says: str) -> str:
-    """What is said of the right answer, without its "Yes": some gave another answer."""
-    told = re.sub(r"^Yes(: |, )", "", says)
-    return told[:1].upper() + told[1:]
+def _without_yes(explanation: str) -> str:
+    """Remove the leading "Yes": some members gave a different answer."""
+    text = re.sub(r"^Yes(: |, )", "", explanation)
+    return text[:1].upper() + text[1:]
 
 
 def member_message(room: Room, member: Member) -> dict[str, Any]:
-    """The message to one member: the member's chain and predictions."""
-    said = member.predictions.get(room.stop, "")
-    told: dict[str, Any] = {"number": member.number, "t": member.t, "prediction": said}
-    told |= {
+    """Return the state of a member's chain and predictions as sent to that member."""
+    prediction = member.predictions.get(room.stop, "")
+    message: dict[str, Any] = {
+        "number": member.number,
+        "t": member.t,
+        "prediction": prediction,
         "replay_until": member.replay_until,
         "drawer": member.drawer,
         "hand": hand_message(member),
     }
     if room.ask and room.stop in room.opened:
-        came = room.outcome_of(said) if said else room.opened[room.stop]
-        told["outcome"] = {
-            "right": came["right"] if said else None,
-            "explanation": came["explanation"],
+        outcome = room.outcome_of(prediction) if prediction else room.opened[room.stop]
+        message["outcome"] = {
+            "right": outcome["right"] if prediction else None,
+            "explanation": outcome["explanation"],
         }
     if member.last is not None:
-        told |= _step(member.last)
-        told["counted"] = member.t - member.since + 1
-        told["votes"] = _shares(member.states, room.read)
-        told["answer"] = room.read(member.states[-1].response.text)
-        told["rewards"] = [round(state.reward, 3) for state in member.states]
-    return told
+        message |= _step_message(member.last)
+        message["counted"] = member.t - member.since + 1
+        message["votes"] = _shares(member.states, room.read)
+        message["answer"] = room.read(member.states[-1].response.text)
+        message["rewards"] = [round(state.reward, 3) for state in member.states]
+    return message
 
 
 def hand_message(member: Member) -> dict[str, Any]:
-    """How a member's game stands."""
+    """Return the state of a member's game."""
     return {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
 
 
-def _step(step: Step) -> dict[str, Any]:
-    """A step as three texts, two rewards, a chance and a coin."""
+def _step_message(step: Step) -> dict[str, Any]:
+    """Return a step as three texts, two rewards, alpha and the uniform draw."""
     now, new, cut = step.current.response, step.proposal.response, step.index
     whole = bool(now.pieces) and bool(new.pieces)
     kept = "".join(now.pieces[:cut]) if whole else ""
@@ -115,14 +118,14 @@ def _shares(
     read: AnswerExtractor,
     weights: Sequence[float] | None = None,
 ) -> list[tuple[str, float]]:
-    """The answers with most votes, and their shares; none of no samples."""
+    """Return the answers with most votes and their shares; empty without samples."""
     if not samples:
         return []
     return list(majority_vote(samples, read, weights=weights).shares[:MOST_ANSWERS])
 
 
 def class_message(room: Room, now: float) -> dict[str, Any]:
-    """The message to the instructor: the number of members and their predictions."""
+    """Return the members and their predictions as sent to the instructor."""
     members = list(room.members.values())
     reached = [m.reached for m in members if m.reached is not None]
     hands = [
@@ -153,59 +156,61 @@ def class_message(room: Room, now: float) -> dict[str, Any]:
 
 
 class Figures:
-    """What the class says as one sampler, beside the model alone and the target.
+    """The figures of the class as one sampler, with the model alone and the target to compare.
 
-    The mean is that of each chain's later half: the first remembers the first draft.
-    It copies what it needs of a room when it is made, so that `to_dict` may be called in a thread.
+    The mean is over each chain's later half, because the first half depends on the first draft.
+    A room's data is copied when an instance is made, so that `to_dict` may run in a thread.
     """
 
     def __init__(self, room: Room) -> None:
         self._chains = {m.number: list(m.states) for m in room.members.values() if m.states}
-        self._base = [*room.pool]  # what browsers sent has no say in the target
+        self._base = [
+            *room.pool
+        ]  # the server's own samples only: browsers cannot change the target
         self._run, self._read, self._single = room.run, room.read, room.single
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers and votes, as far as anything can be said yet."""
-        told: dict[str, Any] = {}
+        """Return the numbers and votes, as far as the class has drawn enough for them."""
+        payload: dict[str, Any] = {}
         rewards = [sample.reward for sample in self._base]
         if not rewards:
-            return told
+            return payload
         weights = importance_weights(rewards, self._run.target, self._base)
-        told["base"] = [round(reward, 3) for reward in rewards]
-        told["weights"] = [round(weight, 6) for weight in weights]
-        told["worth"] = effective_sample_size(weights)
-        told["mean"] = {
+        payload["base"] = [round(reward, 3) for reward in rewards]
+        payload["weights"] = [round(weight, 6) for weight in weights]
+        payload["worth"] = effective_sample_size(weights)
+        payload["mean"] = {
             "base": math.fsum(rewards) / len(rewards),
             "target": math.fsum(w * r for w, r in zip(weights, rewards, strict=True)),
         }
-        told["votes"] = {
+        payload["votes"] = {
             "base": _shares(self._base, self._read),
             "target": _shares(self._base, self._read, weights),
         }
         if self._chains:
             states = [state for chain in self._chains.values() for state in chain]
             later = [s.reward for chain in self._chains.values() for s in chain[len(chain) // 2 :]]
-            told["mean"]["class"] = math.fsum(later) / len(later)
-            told["states"] = len(states)
-            told["votes"] |= {
+            payload["mean"]["class"] = math.fsum(later) / len(later)
+            payload["states"] = len(states)
+            payload["votes"] |= {
                 "class": _shares(states, self._read),
                 "single": _shares(self._chains.get(self._single, []), self._read),
             }
             leading = (majority_vote(chain, self._read).answer for chain in self._chains.values())
-            told["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
-            # whether the chains agree, of those that are long enough to tell
+            payload["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
+            # R-hat of the chains that are long enough for it
             chains = [[state.reward for state in chain] for chain in self._chains.values()]
             long = [chain for chain in chains if len(chain) >= MIN_STATES]
-            found = agreement(long)
-            told |= {
-                "rhat": found.finite,
-                "agreement": str(found),
+            rhat = agreement(long)
+            payload |= {
+                "rhat": rhat.finite,
+                "agreement": str(rhat),
                 "chains": len(long),
                 "trust": asdict(trust(long or chains)),
             }
-        return told
+        return payload
 
 
-def format_event(told: object) -> str:
-    """One event of a stream."""
-    return f"data: {json.dumps(told, ensure_ascii=False, separators=(',', ':'))}\n\n"
+def format_event(message: object) -> str:
+    """Format a message as one server-sent event."""
+    return f"data: {json.dumps(message, ensure_ascii=False, separators=(',', ':'))}\n\n"

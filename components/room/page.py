@@ -1,4 +1,4 @@
-"""The page of a room: one file with its style, its scripts and what they need to know."""
+"""The page of a room: one file with its style, scripts and settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle
 
 RECORDED = ("watch", "stuck", "climb")
-"""The recorded runs whose problems and betas a class may take."""
+"""The recorded runs whose problems and betas are on offer."""
 NEW = ("in_distribution", "in_distribution", "shifted", "long")
-"""The kinds of the further problems that are offered."""
+"""The kinds of the new problems on offer."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
@@ -27,18 +27,18 @@ POLICY = (
 
 @cache
 def problems() -> tuple[dict[str, Any], ...]:
-    """The problems that are offered: text, right answer, and a beta that suits."""
+    """Return the problems on offer, each with its right answer and a suitable beta."""
     headers = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header for name in RECORDED]
-    told = [{"prompt": h.prompt, "reference": h.reference, "beta": h.beta} for h in headers]
+    offered = [{"prompt": h.prompt, "reference": h.reference, "beta": h.beta} for h in headers]
     rng = random.Random(0)
     for kind in NEW:
         prompt, reference = new_problem(kind, rng)
-        told.append({"prompt": prompt, "reference": reference, "beta": 1.0})
-    return tuple(told)
+        offered.append({"prompt": prompt, "reference": reference, "beta": 1.0})
+    return tuple(offered)
 
 
 @cache
-def _around() -> tuple[str, str]:
+def _page_ends() -> tuple[str, str]:
     style = dictionary.style() + (WEB / "room" / "room.css").read_text(encoding="utf-8")
     script = dictionary.script() + bundle(WEB / "room" / "room.js")
     before = (
@@ -52,12 +52,12 @@ def _around() -> tuple[str, str]:
 
 
 def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
-    """The page; `lessons` are those that a class may take, by name and title."""
+    """Return the page; `lessons` are the entries of the lessons that a class may take."""
     offered = {
         "lessons": lessons,
         "problems": problems(),
         "members": caps.members,
         "text": caps.text,
     }
-    before, behind = _around()
+    before, behind = _page_ends()
     return before + json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c") + behind

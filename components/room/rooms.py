@@ -1,7 +1,7 @@
-"""Rooms as a state machine: who is in, where the class stands, what was predicted and drawn.
+"""Rooms as a state machine: members, the position of the class, predictions and chains.
 
-Plain Python: no server, no tasks and no clock but the one that is handed in. Whatever a member may
-do reaches that member's own place and nothing else; a code is for joining, a token is a place.
+Plain Python: no server, no tasks, and the clock is an argument. A member's actions change only that
+member's own place. A code lets people join; a token identifies one member.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from qalign_core.validation import is_finite, is_text, is_whole, short_repr
 from qalign_study.serve.refusal import HTTPRefusal
 
 LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
-"""Of codes: none looks like another, from the last row or on a small screen."""
+"""The letters of codes: no two look alike from the last row or on a small screen."""
 CODE = 8
-"""Letters of a code: 31^8 of them, so guessing a million an hour takes a hundred years."""
+"""Letters per code: 31^8 codes, so guessing a million per hour takes a hundred years."""
 LARGEST = 1e6
 """The largest number that can be predicted."""
 MAX_PREDICTION = 40
-"""Characters of a prediction."""
+"""The most characters of a prediction."""
 STEPS, TRIES = 30, 30
-"""Of the game: steps of the chain that is to be passed, and texts that a member may try."""
+"""The game: steps of the chain whose score is to be beaten, and texts that a member may try."""
 LONGEST, HIGHEST = 2000, 100.0
-"""Of a state that a browser sends: characters of its text, and its reward either side of 0."""
+"""Limits of a state that a browser sends: characters of its text, and size of its reward."""
 EVERY, TOGETHER = 0.5, 250
-"""Seconds between two batches of a browser at the least, and batches of a whole class a second."""
+"""The fewest seconds between two batches of a browser, and batches of a class per second."""
 AHEAD = 1.2
 """How much faster than the class's pace a browser's clock may run."""
 POOL = 200
-"""Samples of the model alone, by which the target is estimated."""
+"""Samples of the model alone, from which the target is estimated."""
 TRY_RATE, TRY_BURST = 0.2, 5
-"""Tries that a member may make a second, and at once: each asks both models."""
+"""Tries per second that a member may make, and at once: each runs both models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What rooms may take of a server.
+    """The limits of the rooms of a server.
 
     Attributes:
         rooms: at one time.
         members: of a room.
         server_chains: members of a room whose chains the server draws; the others' browsers do.
         steps: proposals of a member's chain.
-        pace: seconds between two steps of a chain at the least: a class looks on.
-        text: characters of a problem.
+        pace: the fewest seconds between two steps of a chain, so that a class can follow.
+        text: the most characters of a problem.
         life: seconds after which any room is over.
-        alone: seconds after which a room is over in which nobody is.
-        away: seconds after which, in a full room, the place of somebody who left is given away.
-        rate, burst: what one token may send a second, and at once.
+        alone: seconds after which an empty room is over.
+        away: seconds after which, in a full room, the place of an absent member is freed.
+        rate, burst: requests per second that one token may send, and at once.
     """
 
     rooms: int = 8
@@ -81,27 +81,27 @@ class Caps:
         """The defaults, with `QALIGN_MAX_ROOMS` (0 for none) and `QALIGN_MAX_MEMBERS` instead.
 
         Raises:
-            QAlignError: one of them is no whole number.
+            QAlignError: one of them is not a whole number.
         """
-        given = {}
+        caps = {}
         for cap in ("rooms", "members"):
             name = f"QALIGN_MAX_{cap.upper()}"
             text = environment.get(name, "").strip()
             if text and not (text.isdecimal() and len(text) < 6):
                 raise QAlignError(f"{name} must be a whole number, got {short_repr(text)}")
             if text:
-                given[cap] = int(text)
-        return cls(**given)
+                caps[cap] = int(text)
+        return cls(**caps)
 
 
 class Bucket:
-    """How much somebody may still send: it fills by `rate` a second, up to `burst`."""
+    """A rate limit: a bucket that fills by `rate` per second, up to `burst`."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self._rate, self._burst, self._left, self._at = rate, burst, float(burst), now
 
     def take(self, now: float) -> None:
-        """Count one more.
+        """Count one request.
 
         Raises:
             HTTPRefusal: it is empty.
@@ -119,8 +119,8 @@ class RoomLesson:
 
     Attributes:
         name, title: of the lesson.
-        stops: as the browser gets them, without what predictions are checked by.
-        judge: what comes of a prediction (the number of a stop, what was said; "" for nothing):
+        stops: as the browser gets them, without the answers.
+        judge: returns the outcome of a prediction (number of a stop, prediction; "" for none):
             {"right", "value", "explanation"}.
     """
 
@@ -131,7 +131,7 @@ class RoomLesson:
 
 
 class Screen:
-    """A screen of an instructor; it counts from its request on, while anything refers to it."""
+    """A screen of an instructor, counted from its request on while anything refers to it."""
 
 
 @dataclass(eq=False)
@@ -139,21 +139,21 @@ class Member:
     """A place in a room: its chain is number `number` of the room's run.
 
     Attributes:
-        key: a hash of the token: who has the token has the place.
-        token: as the member's browser keeps it; "" until a member of a saved class is back.
+        key: a hash of the token. A token identifies one member.
+        token: as the member's browser stores it; "" until a member of a saved class is back.
         seen: when a screen last followed from it.
-        streams: screens that follow now; the one that came last is served.
+        streams: screens that follow now; only the newest is served.
         predictions: by the number of their stop.
         states: of the chain so far, without their tokens.
         replay_until: the step that the chain of a saved class had reached; up to it, the chain is
             drawn again without waiting for the class.
-        drawer: who draws the chain: "browser", "server", or "" if nobody does.
+        drawer: "browser" or "server", or "" if neither draws the chain.
         last: the step that the server drew last; None if a browser went on from there.
-        since: the step at which the state came that stands now.
+        since: the step at which the chain reached its present state.
         reached: the highest ln pi of the chain's first `STEPS` steps; None if there is none.
-        tries: texts by hand that were weighed; `best` is the highest ln pi of them.
-        hand: how many more may come now; `trying` is whether one is being weighed.
-        version: counts what has changed for this member alone.
+        tries: texts by hand that were scored; `best` is their highest ln pi.
+        hand: the rate limit of tries; `trying` is true while one is being scored.
+        version: counts the changes for this member alone.
     """
 
     number: int
@@ -182,7 +182,7 @@ class Member:
         return len(self.states) - 1
 
     def is_here(self, now: float, patience: float) -> bool:
-        """Whether a screen follows, or did so within `patience` seconds."""
+        """Return whether a screen follows, or did so within `patience` seconds."""
         return self.streams > 0 or now - self.seen < patience
 
 
@@ -190,23 +190,23 @@ class Room:
     """A class. Each action of the instructor or of a member is a method.
 
     Attributes:
-        code: with which one joins.
+        code: for joining.
         lead: the instructor's token.
-        run: prompt, beta, seed and steps of everybody's chain.
-        lesson: what is taught beside the chains, if anything is.
+        run: prompt, beta, seed and steps of all chains.
+        lesson: the lesson that is taught, if there is one.
         stop: the stop at which the class is.
-        opened: the stops whose answers are open, and what is said of them.
+        opened: the outcomes of the stops whose answers are shown.
         solved: whether the right answer of the problem is shown.
-        goal: the step up to which chains may go; −1 while they rest.
+        goal: the step up to which chains may go; −1 while they are paused.
         round: counts the runs of this room.
         walk: (member, reward) of every state of this round, in the order in which they came.
         pool: samples of the model alone.
         numbers: the largest number that any member has had.
         single: the member whose own vote is shown with the pooled one.
-        trouble: what went wrong with the models, in one sentence.
+        trouble: the error of the models, in one sentence.
         over: why the room is over; "" while it is not.
-        version: counts what has changed for everybody.
-        news: counts what has changed for the instructor.
+        version: counts the changes for all screens.
+        news: counts the changes for the instructor.
     """
 
     def __init__(
@@ -227,17 +227,17 @@ class Room:
         self.trouble = self.over = ""
         self.bucket = Bucket(caps.rate, caps.burst, now)
         self.numbers = 0
-        self._reached, self._let = -1, now
-        self._judged: dict[tuple[int, str], Mapping[str, Any]] = {}
+        self._reached, self._goal_set = -1, now
+        self._outcomes: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._answers: dict[str, str | None] = {}
 
-    # Everybody.
+    # Members.
 
     def join(self, token: str, now: float) -> Member:
-        """The place of a token, or a new one for none.
+        """Return the member of a token, or a new member if no member has it.
 
         Raises:
-            HTTPRefusal: the door is closed, or every place is taken.
+            HTTPRefusal: the door is closed, or the room is full.
         """
         key = key_of(token)
         if key in self.members:
@@ -246,25 +246,25 @@ class Room:
         if not self.door:
             raise HTTPRefusal(403, "the door of this room is closed; ask the instructor to open it")
         if len(self.members) >= self.caps.members:
-            self._make_room(now)
+            self._free_a_place(now)
         token = secrets.token_urlsafe(18)
-        member = self.place(self.numbers + 1, key_of(token), now)
+        member = self.add_member(self.numbers + 1, key_of(token), now)
         member.token = token
         return member
 
-    def place(self, number: int, key: str, now: float) -> Member:
-        """A new place."""
+    def add_member(self, number: int, key: str, now: float) -> Member:
+        """Add a member."""
         bucket = Bucket(self.caps.rate, self.caps.burst, now)
         member = self.members[key] = Member(number, key, bucket, seen=now)
         self.numbers = max(self.numbers, number)
         self.news += 1
         return member
 
-    def _make_room(self, now: float) -> None:
-        """Give up the place of who is away longest.
+    def _free_a_place(self, now: float) -> None:
+        """Remove the member who has been away longest.
 
         Raises:
-            HTTPRefusal: nobody is.
+            HTTPRefusal: no member is away.
         """
         away = [m for m in self.members.values() if not m.is_here(now, self.caps.away)]
         if not away:
@@ -273,11 +273,11 @@ class Room:
         del self.members[gone.key]
         self.walk = [(number, r) for number, r in self.walk if number != gone.number]
 
-    def predict(self, member: Member, stop: object, said: object, now: float) -> None:
-        """A prediction, which may arrive late; the last one before the answers are opened counts.
+    def predict(self, member: Member, stop: object, value: object, now: float) -> None:
+        """Record a prediction; the last one before the answers are shown counts.
 
         Raises:
-            HTTPRefusal: it is none for that stop, or too late.
+            HTTPRefusal: it does not fit that stop, or is too late.
         """
         member.bucket.take(now)
         stops = self.lesson.stops if self.lesson else ()
@@ -289,19 +289,19 @@ class Room:
         if at in self.opened:
             raise HTTPRefusal(
                 409,
-                f"your answer {short_repr(said)} came after the answers were shown and is "
+                f"your answer {short_repr(value)} came after the answers were shown and is "
                 "not counted; "
                 "wait for the next question",
             )
-        member.predictions[at] = parse_prediction(stops[at]["ask"], said)
+        member.predictions[at] = parse_prediction(stops[at]["ask"], value)
         member.version += 1
         self.news += 1
 
     def begin_try(self, member: Member, now: float) -> None:
-        """A member has written a text and wants to know its ln pi.
+        """Begin to score a text that a member wrote.
 
         Raises:
-            HTTPRefusal: too many came, or the last one is still being weighed.
+            HTTPRefusal: there were too many, or the last one is still being scored.
         """
         if member.tries >= TRIES:
             raise HTTPRefusal(409, f"you have tried {TRIES} texts, the most that this game allows")
@@ -311,10 +311,10 @@ class Room:
         member.trying = True
 
     def record_try(self, member: Member, run: Run, log_pi: float) -> None:
-        """Record the scores of a text that a member wrote; −inf if the model never writes it.
+        """Record the score of a text that a member wrote; −inf if the model never writes it.
 
         Raises:
-            HTTPRefusal: the class has begun again meanwhile, or the place was given up.
+            HTTPRefusal: the class was restarted meanwhile, or the member removed.
         """
         if run is not self.run or member.key not in self.members:
             raise HTTPRefusal(409, "the class was restarted; try your text again")
@@ -325,7 +325,7 @@ class Room:
         self.news += 1
 
     def record_step(self, member: Member, step: Step) -> None:
-        """The server made a step of a chain; one whose state is there already is only shown."""
+        """Record a step that the server drew; a step that is replayed is only shown."""
         if member.key not in self.members:
             return
         state, is_new = step.state, step.accepted and (step.changed or step.t == 0)
@@ -339,20 +339,20 @@ class Room:
     def record_states(
         self, member: Member, round_: object, t: object, states: object, now: float
     ) -> None:
-        """A member's browser sent states of the member's chain: those that are next are counted.
+        """Record states that a member's browser drew: the next ones of the chain are counted.
 
-        States that are there already, of another round, behind a gap or faster than the class's
-        pace are passed over: `member.t` tells the browser where to go on.
+        States that are recorded already, of an earlier round, after a gap or faster than the
+        class's pace are skipped: from `member.t` the browser knows where to go on.
 
         Args:
-            member: whose they are.
+            member: whose chain it is.
             round_: the round in which they were drawn.
             t: the step of the first of them.
-            states: each as `read_state` reads it.
+            states: each as `parse_state` reads it.
             now: seconds.
 
         Raises:
-            HTTPRefusal: they are no states, or came too often.
+            HTTPRefusal: they are not states, or there were too many batches.
         """
         member.bucket.take(now)
         most = self.run.steps + 1
@@ -360,17 +360,17 @@ class Room:
             raise HTTPRefusal(
                 422, f"a batch needs the step of its first state and at most {most} states"
             )
-        read = [read_state(state) for state in states]
+        parsed = [parse_state(state) for state in states]
         if round_ != self.round:
             return
         end = max(member.replay_until, self._reachable(now))
-        for k, state in enumerate(read, start=int(t)):  # type: ignore[call-overload]
+        for k, state in enumerate(parsed, start=int(t)):  # type: ignore[call-overload]
             if k == member.t + 1 <= end and (k or state):
                 self._count(member, state)
                 member.last = None
 
     def _count(self, member: Member, state: tuple[str, float, float | None] | None) -> None:
-        """Add the next state of a chain: text, reward and natural log of p; None if it stayed."""
+        """Add the next state: text, reward and natural log of p; None if the chain stayed."""
         if state is None:
             member.states.append(member.states[-1])
         else:
@@ -383,18 +383,18 @@ class Room:
         self.news += 1
 
     def _reachable(self, now: float) -> int:
-        """The step that a chain at the class's pace may have reached by now."""
-        more = 1 + int(AHEAD * (now - self._let) / self.caps.pace)
+        """Return the step that a chain at the class's pace may have reached by now."""
+        more = 1 + int(AHEAD * (now - self._goal_set) / self.caps.pace)
         return max(self._reached, min(self.goal, self._reached + more))
 
     def record_sample(self, sample: ScoredResponse) -> None:
-        """The model alone wrote a sample."""
+        """Record a sample of the model alone."""
         text = Response((), sample.response.text, sample.response.finished)
         self.pool.append(ScoredResponse(text, sample.reward))
         self.news += 1
 
     def may_step(self, member: Member, now: float) -> bool:
-        """Whether a member's chain may go on: the class does, and somebody is there to see it."""
+        """Return whether a member's chain may go on: the class does, and a screen follows."""
         follows = member.t < self.goal and member.is_here(now, self.caps.away)
         return follows or member.t < member.replay_until
 
@@ -410,12 +410,12 @@ class Room:
 
     @property
     def ask(self) -> Mapping[str, Any] | None:
-        """What is asked at this stop."""
+        """The question of this stop."""
         return None if self.lesson is None else self.lesson.stops[self.stop].get("ask")
 
     @property
     def read(self) -> AnswerExtractor:
-        """How the answer is read out of a text, each text once."""
+        """The extractor of answers, which reads each text once."""
         extract = get_extractor(self.run.extractor or "number")
 
         def read(text: str) -> str | None:
@@ -431,7 +431,7 @@ class Room:
         return self.count_predictions(self.stop)
 
     def count_predictions(self, stop: int) -> Counter[str]:
-        """How often each prediction was made at a stop."""
+        """Count each prediction at a stop."""
         return Counter(m.predictions[stop] for m in self.members.values() if stop in m.predictions)
 
     @property
@@ -439,21 +439,21 @@ class Room:
         """The largest step of any chain; −1 before the first draft."""
         return max((member.t for member in self.members.values()), default=-1)
 
-    def outcome_of(self, said: str, stop: int | None = None) -> Mapping[str, Any]:
-        """What comes of a prediction, by default at this stop."""
+    def outcome_of(self, prediction: str, stop: int | None = None) -> Mapping[str, Any]:
+        """Return the outcome of a prediction, by default at this stop."""
         assert self.lesson is not None
-        key = (self.stop if stop is None else stop, said)
-        if key not in self._judged:
-            self._judged[key] = self.lesson.judge(*key)
-        return self._judged[key]
+        key = (self.stop if stop is None else stop, prediction)
+        if key not in self._outcomes:
+            self._outcomes[key] = self.lesson.judge(*key)
+        return self._outcomes[key]
 
     # The instructor.
 
     def turn(self, stop: object) -> None:
-        """Take everybody to a stop.
+        """Take the class to a stop.
 
         Raises:
-            HTTPRefusal: there is none of that number.
+            HTTPRefusal: there is no stop of that number.
         """
         last = len(self.lesson.stops) - 1 if self.lesson else -1
         if not is_whole(stop, 0, last):
@@ -464,17 +464,17 @@ class Room:
         self._touch()
 
     def reveal(self) -> None:
-        """Open the answers of this stop.
+        """Show the answers of this stop.
 
         Raises:
-            HTTPRefusal: nothing is asked there.
+            HTTPRefusal: it has no question.
         """
         if self.ask is None:
             raise HTTPRefusal(409, "this stop has no question")
-        told = self.outcome_of("")
-        if self.ask["kind"] == "choice":  # then what is said of the right one suits everybody
-            told = self.outcome_of(str(told["value"]))
-        self.opened[self.stop] = told
+        outcome = self.outcome_of("")
+        if self.ask["kind"] == "choice":  # the explanation of the right choice suits all members
+            outcome = self.outcome_of(str(outcome["value"]))
+        self.opened[self.stop] = outcome
         self._touch()
 
     def solve(self) -> None:
@@ -482,25 +482,25 @@ class Room:
         self.solved = True
         self._touch()
 
-    def set_goal(self, what: str, now: float) -> None:
-        """Let chains "run", make one "step", or "rest"."""
-        self._reached, self._let = self._reachable(now), now
+    def set_goal(self, action: str, now: float) -> None:
+        """Let the chains "run", make one "step", or "rest" (pause)."""
+        self._reached, self._goal_set = self._reachable(now), now
         goals = {
             "run": self.run.steps,
             "step": min(self.furthest_step + 1, self.run.steps),
             "rest": -1,
         }
-        self.goal = goals[what]
+        self.goal = goals[action]
         self._touch()
 
     def restart(self, run: Run) -> None:
-        """Start again: everybody's chain from a first draft."""
+        """Restart all chains from a first draft."""
         for member in self.members.values():
             member.states, member.last, member.since, member.replay_until = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
-        self._answers.clear()  # those of a round: with every round there would be more
+        self._answers.clear()  # otherwise they would grow with every round
         if run.prompt != self.run.prompt:
             self.pool, self.solved = [], False
         self.run = run
@@ -508,12 +508,12 @@ class Room:
         self._touch()
 
     def fail(self, sentence: str) -> None:
-        """The models cannot go on."""
+        """Stop the chains because the models failed."""
         self.trouble, self.goal = sentence, -1
         self._touch()
 
     def set_door(self, door: bool) -> None:
-        """Open or close the door; who is in stays in."""
+        """Open or close the door; members stay in."""
         self.door = door
         self._touch()
 
@@ -521,7 +521,7 @@ class Room:
         """Choose the member whose own vote is shown with the pooled one.
 
         Raises:
-            HTTPRefusal: nobody has that number.
+            HTTPRefusal: no member has that number.
         """
         if number not in [member.number for member in self.members.values()]:
             raise HTTPRefusal(422, f"nobody in this room has number {short_repr(number)}")
@@ -529,7 +529,7 @@ class Room:
         self._touch()
 
     def end(self, why: str) -> None:
-        """The room is over."""
+        """End the room."""
         self.over, self.goal = why, -1
         self._touch()
 
@@ -538,25 +538,25 @@ class Room:
         self.news += 1
 
     def seconds_alone(self, now: float) -> float:
-        """Seconds since somebody followed."""
+        """Return the seconds since a screen last followed."""
         if self.screens or any(member.streams for member in self.members.values()):
             return 0.0
         return now - max([self.seen, *(member.seen for member in self.members.values())])
 
 
-def parse_prediction(ask: Mapping[str, Any], said: object) -> str:
-    """A prediction as it is counted.
+def parse_prediction(ask: Mapping[str, Any], value: object) -> str:
+    """Parse an untrusted prediction; equal numbers become equal texts.
 
     Raises:
-        HTTPRefusal: it is no answer to this question.
+        HTTPRefusal: it is not an answer to this question.
     """
-    if not is_text(said) or len(str(said)) > MAX_PREDICTION:
+    if not is_text(value) or len(str(value)) > MAX_PREDICTION:
         raise HTTPRefusal(
             422, f"a prediction must be a text of at most {MAX_PREDICTION} characters"
         )
-    text = str(said).strip()
+    text = str(value).strip()
     if ask["kind"] == "choice":
-        if text not in [value for value, _ in ask["options"]]:
+        if text not in [option for option, _ in ask["options"]]:
             raise HTTPRefusal(
                 422, f"{short_repr(text)} is not one of the choices; choose one that is shown"
             )
@@ -576,16 +576,16 @@ def parse_prediction(ask: Mapping[str, Any], said: object) -> str:
     return f"{number:.6g}"
 
 
-def read_state(given: object) -> tuple[str, float, float] | None:
-    """A state as a browser sends it: [text, reward, natural log of p], or null where it stayed.
+def parse_state(value: object) -> tuple[str, float, float] | None:
+    """Parse an untrusted state: [text, reward, natural log of p], or null where the chain stayed.
 
     Raises:
-        HTTPRefusal: it is none.
+        HTTPRefusal: it is not a state.
     """
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, list) and len(given) == 3:
-        text, reward, log_prob = given
+    if isinstance(value, list) and len(value) == 3:
+        text, reward, log_prob = value
         numbers = is_finite(reward) and abs(reward) <= HIGHEST and is_finite(log_prob)
         if is_text(text) and len(text) <= LONGEST and numbers and log_prob <= 0:
             return text, float(reward), float(log_prob)
@@ -594,10 +594,10 @@ def read_state(given: object) -> tuple[str, float, float] | None:
 
 
 class Rooms:
-    """All rooms of this process: in memory, and nowhere else.
+    """All rooms of this process, in memory only.
 
     Args:
-        caps: what they may take.
+        caps: their limits.
         clock: seconds that only grow.
     """
 
@@ -612,10 +612,10 @@ class Rooms:
         return iter(self._rooms.values())
 
     def open(self, run: Run, lesson: RoomLesson | None = None, code: str = "") -> Room:
-        """A new room, with a code of its own where that of a saved class is not free.
+        """Open a room, with a new code if that of a saved class is taken.
 
         Raises:
-            HTTPRefusal: there are as many as this server has.
+            HTTPRefusal: all rooms of this server are taken.
         """
         self.tidy()
         if len(self._rooms) >= self.caps.rooms:
@@ -627,10 +627,10 @@ class Rooms:
         return room
 
     def find(self, code: object, token: object = "") -> Room:
-        """The room of a code; a token only changes what is said of a room that is gone.
+        """Return the room of a code; a token only changes the error for a room that is gone.
 
         Raises:
-            HTTPRefusal: there is none.
+            HTTPRefusal: there is no such room.
         """
         self.tidy()
         name = normalize_code(code)
@@ -649,13 +649,13 @@ class Rooms:
         )
 
     def close(self, room: Room, why: str) -> None:
-        """A room is over, and forgotten."""
+        """End a room and forget it."""
         room.end(why)
         self._rooms.pop(room.code, None)
         self._ended.append((room.code, why))
 
     def tidy(self) -> None:
-        """Close the rooms whose time is over, and those in which nobody is any more."""
+        """Close the rooms whose time is over, and the empty ones."""
         now = self.clock()
         for room in list(self._rooms.values()):
             if now - room.born > self.caps.life:
@@ -666,32 +666,32 @@ class Rooms:
 
 
 def key_of(token: str) -> str:
-    """What a room and a saved class keep of a token: it cannot be turned back into one."""
+    """Return the hash of a token that rooms and saved classes store."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def normalize_code(code: object) -> str:
-    """A code as people type it, as it is kept: capitals, without what divides it."""
+    """Return a typed code in its stored form: capitals, without separators."""
     if not is_text(code):
         return ""
     return "".join(c for c in str(code)[:40].upper() if c in LETTERS)
 
 
 def build_class_run(
-    given: Mapping[str, object], caps: Caps, usual: Mapping[str, object] | None = None
+    request: Mapping[str, object], caps: Caps, usual: Mapping[str, object] | None = None
 ) -> Run:
-    """The run of a class from what an instructor sent.
+    """Build the run of a class from an instructor's request.
 
     Args:
-        given: problem, answer, beta; what is not there is as `usual` says.
+        request: problem, answer and beta; missing ones are taken from `usual`.
         caps: of rooms.
-        usual: settings that stand already.
+        usual: the present settings.
 
     Raises:
-        HTTPRefusal: one of them cannot be.
+        HTTPRefusal: one of them is invalid.
     """
-    said = {
-        key: given[key] for key in ("prompt", "reference", "beta") if given.get(key) is not None
+    settings = {
+        key: request[key] for key in ("prompt", "reference", "beta") if request.get(key) is not None
     }
     try:
         run = Run.read(
@@ -701,7 +701,7 @@ def build_class_run(
                 "chains": caps.members,
                 "seed": secrets.randbelow(2**31),
                 **(usual or {}),
-                **said,
+                **settings,
             }
         )
         return run.check(Limits(prompt=caps.text, chains=10**4))

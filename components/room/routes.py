@@ -1,4 +1,4 @@
-"""The addresses of rooms: a page, and what its scripts ask. JSON in, JSON out, and two streams."""
+"""The addresses of rooms: the page, and its scripts' requests, which are JSON both ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qalign_study.serve.guard import bearer_token
 from qalign_study.serve.refusal import HTTPRefusal
 
 MAX_LINK = 200
-"""Characters of a link that is drawn as a QR code."""
+"""The most characters of a link that is drawn as a QR code."""
 QUIET = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer"}  # fmt: skip
@@ -29,12 +29,12 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
 def room_routes(
     service: RoomService, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
 ) -> list[Route]:
-    """What the app answers for rooms, before Gradio sees it.
+    """Return the routes of rooms, which come before Gradio's.
 
     Args:
         service: the rooms.
-        lessons: what a list of them shows: name, title, says, minutes, stops.
-        hidden: whether a proxy hides the addresses of who asks.
+        lessons: the entries of the list: name, title, summary, minutes, stops.
+        hidden: whether a proxy hides the addresses of callers.
     """
 
     async def show(request: Request) -> Response:
@@ -44,11 +44,11 @@ def room_routes(
         address = request.client.host if request.client and not hidden else ""
         return JSONResponse(await service.open(object_of(await request.body()), address))
 
-    def asking(does: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
+    def answer_json(act: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            said = object_of(await request.body())
-            found = does(said.get("code"), _token(request), said)
-            return JSONResponse(await found if isawaitable(found) else found)
+            payload = object_of(await request.body())
+            reply = act(payload.get("code"), _token(request), payload)
+            return JSONResponse(await reply if isawaitable(reply) else reply)
 
         return answer
 
@@ -60,34 +60,34 @@ def room_routes(
     def join(code: object, token: str, _: object) -> dict[str, Any]:
         return service.join(code, token)
 
-    async def qr(code: object, token: str, given: dict[str, Any]) -> dict[str, Any]:
+    async def qr(code: object, token: str, request: dict[str, Any]) -> dict[str, Any]:
         service.require_instructor(code, token)
-        return {"rows": await asyncio.to_thread(qr_rows, given.get("link"))}
+        return {"rows": await asyncio.to_thread(qr_rows, request.get("link"))}
 
     actions = {"join": join, "qr": qr, "predict": service.predict, "states": service.record_states,
                "score": service.score_text, "lead": service.lead}  # fmt: skip
-    said = {"open": open_room, **{name: asking(act) for name, act in actions.items()}}
+    handlers = {"open": open_room, **{name: answer_json(act) for name, act in actions.items()}}
     return [
         Route("/room", show),
         Route("/room/follow", follow),
-        *(Route(f"/room/{name}", each, methods=["POST"]) for name, each in said.items()),
+        *(Route(f"/room/{name}", each, methods=["POST"]) for name, each in handlers.items()),
     ]
 
 
 def qr_rows(link: object) -> list[str]:
-    """The squares of the QR code of a link, a row a text of 0 and 1.
+    """Return the squares of the QR code of a link: each row is a string of 0 and 1.
 
     Raises:
-        HTTPRefusal: it is no short link.
+        HTTPRefusal: it is not a short link.
     """
     if not is_text(link) or not str(link).startswith("http") or len(str(link)) > MAX_LINK:
         raise HTTPRefusal(422, f"a link has at most {MAX_LINK} characters, got {short_repr(link)}")
-    return _drawn(str(link))
+    return _draw_qr(str(link))
 
 
 @lru_cache(maxsize=64)
-def _drawn(link: str) -> list[str]:
-    import segno  # the first room needs it, not the start
+def _draw_qr(link: str) -> list[str]:
+    import segno  # The first room needs it, the start does not.
 
     return ["".join(map(str, row)) for row in segno.make_qr(link, error="m").matrix]
 

@@ -1,8 +1,8 @@
-"""What runs in rooms: a chain for each member, samples of the model alone, and what screens follow.
+"""The service behind rooms: a chain per member, samples of the model alone, and event streams.
 
 Everything is a task of the server's event loop; the models' engines take turns between members and
-other visitors as between any two runs. A stream looks four times a second whether something has
-changed, so that a hundred of them cost little and none depends on another.
+other visitors as between any two runs. A stream polls for changes four times per second, so that a
+hundred streams cost little and none depends on another.
 """
 
 from __future__ import annotations
@@ -48,62 +48,62 @@ from qalign_core.errors import QAlignError
 from qalign_study.serve.refusal import HTTPRefusal
 
 LOOK = 0.25
-"""Seconds between two looks of a stream, or of a chain that rests."""
+"""Seconds between two polls of a stream, or of a paused chain."""
 BEAT = 10.0
-"""Seconds between signs of life on a stream: a member who left is noticed only then."""
+"""Seconds between heartbeats on a stream, which detect that a member has left."""
 COUNT = 1.0
-"""Seconds between two looks at all chains together."""
+"""Seconds between two computations of the figures of all chains."""
 SWEEP = 30.0
-"""Seconds between two looks for rooms that are over."""
+"""Seconds between two searches for rooms that are over."""
 OPENED, AGAIN = 12, 1 / 60
-"""Rooms that one address may open at once, and then a second: there are nine lessons."""
+"""Rooms that one address may open at once, and then per second: there are nine lessons."""
 SHARE = 0.5
-"""Of the rooms of this server, what one address may hold."""
+"""The share of this server's rooms that one address may hold."""
 MAX_ADDRESSES = 1024
 SCREENS = 16
-"""Screens that may follow from the instructor's place at once."""
+"""The most screens that may show the instructor's view at once."""
 
 log = logging.getLogger("qalign.room")
 Work = Callable[[], Awaitable[None]]
 
 
 class RoomService:
-    """All rooms of a server, and what runs in them.
+    """All rooms of a server, and their tasks.
 
     Args:
-        runs: of the server: it has the models, and their limits.
-        teach: a lesson by its name; KeyError if there is none.
+        runs: the server's runs, which have the models and their limits.
+        load_lesson: returns a lesson by its name; raises KeyError if there is none.
         caps: of rooms.
     """
 
     def __init__(
-        self, runs: Runs, teach: Callable[[str], RoomLesson], caps: Caps | None = None
+        self, runs: Runs, load_lesson: Callable[[str], RoomLesson], caps: Caps | None = None
     ) -> None:
-        self._runs, self._teach = runs, teach
+        self._runs, self._load_lesson = runs, load_lesson
         self.rooms = Rooms(caps)
         self._tasks: dict[Room, dict[str, asyncio.Task[None]]] = {}
         self._opening: dict[str, Bucket] = {}
         self._opener: dict[Room, str] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
-    # What is asked, and what is answered.
+    # Requests.
 
-    async def open(self, given: Mapping[str, object], address: str) -> dict[str, Any]:
-        """Open a room: its code, and the instructor's token.
+    async def open(self, request: Mapping[str, object], address: str) -> dict[str, Any]:
+        """Open a room; returns its code and the instructor's token.
 
         Args:
-            given: problem, answer, beta and the name of a lesson.
-            address: who asks; "" where a proxy hides it.
+            request: problem, answer, beta and the name of a lesson.
+            address: of the caller; "" where a proxy hides it.
 
         Raises:
-            HTTPRefusal: the settings, or too many rooms.
+            HTTPRefusal: the settings are invalid, or there are too many rooms.
         """
         now = self.rooms.clock()
         while len(self._opening) >= MAX_ADDRESSES:
             del self._opening[next(iter(self._opening))]
         self._opening.setdefault(address, Bucket(AGAIN, OPENED, now)).take(now)
-        session = read_session(given.get("session")) if "session" in given else None
-        given = given if session is None else session
+        session = read_session(request.get("session")) if "session" in request else None
+        settings = request if session is None else session
         held = sum(self._opener.get(room) == address for room in self.rooms)
         if address and held >= max(1, SHARE * self.rooms.caps.rooms):
             raise HTTPRefusal(
@@ -111,36 +111,38 @@ class RoomService:
                 f"your address has {held} rooms open on this server; close one on its Settings, or "
                 "wait: a room ends 15 minutes after its last screen has left",
             )
-        name, lesson = given.get("lesson") or "", None
-        run = build_class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
+        name, lesson = settings.get("lesson") or "", None
+        run = build_class_run(settings, self.rooms.caps, session and {"seed": session["seed"]})
         if name:
             try:
-                lesson = await asyncio.to_thread(self._teach, str(name)[:60])
+                lesson = await asyncio.to_thread(self._load_lesson, str(name)[:60])
             except KeyError as error:
                 raise HTTPRefusal(
                     422, "there is no lesson with that name; choose another"
                 ) from error
-        room = self.rooms.open(run, lesson, normalize_code(given.get("code")) if session else "")
+        room = self.rooms.open(run, lesson, normalize_code(settings.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
         if session:
             try:
                 await asyncio.to_thread(restore, room, session, now)
-            except HTTPRefusal as error:  # a session that cannot be is no room
+            except HTTPRefusal as error:  # an invalid session opens no room
                 self.rooms.close(room, str(error))
                 self._stop(room)
                 raise
             for member in room.members.values():
-                self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
-        self._begin(room, "pool", partial(self._pool, room))
+                self._start_task(
+                    room, f"chain {member.number}", partial(self._draw_chain, room, member)
+                )
+        self._start_task(room, "pool", partial(self._draw_pool, room))
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.create_task(self._sweep(), name="rooms that are over")
         return {"code": room.code, "token": room.lead}
 
     def join(self, code: object, token: object) -> dict[str, Any]:
-        """A place in a room, or the one that a token has.
+        """Return a new place in a room, or the place of a token.
 
         Raises:
-            HTTPRefusal: there is no such room, or no place in it.
+            HTTPRefusal: there is no such room, or it is full.
         """
         room = self.rooms.find(code, token)
         if token == room.lead:
@@ -148,66 +150,66 @@ class RoomService:
         member = room.join(str(token or ""), self.rooms.clock())
         return {"code": room.code, "token": member.token, "lead": False}
 
-    def predict(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
-        """Take a member's prediction.
+    def predict(self, code: object, token: str, request: Mapping[str, object]) -> dict[str, Any]:
+        """Record a member's prediction.
 
         Raises:
-            HTTPRefusal: it cannot be.
+            HTTPRefusal: it is invalid or too late.
         """
-        room, member = self._place(code, token)
-        room.predict(member, given.get("stop"), given.get("prediction"), self.rooms.clock())
+        room, member = self._find_member(code, token)
+        room.predict(member, request.get("stop"), request.get("prediction"), self.rooms.clock())
         return {}
 
     def record_states(
-        self, code: object, token: str, given: Mapping[str, object]
+        self, code: object, token: str, request: Mapping[str, object]
     ) -> dict[str, Any]:
-        """Take states that a member's browser drew.
+        """Record states that a member's browser drew.
 
         Returns:
-            {"t": the last step that is counted, "hand": how the member's game stands}.
+            {"t": the last step that is counted, "hand": the state of the member's game}.
 
         Raises:
-            HTTPRefusal: they cannot be.
+            HTTPRefusal: they are invalid.
         """
-        room, member = self._place(code, token)
-        round_, t, states = (given.get(name) for name in ("round", "t", "states"))
+        room, member = self._find_member(code, token)
+        round_, t, states = (request.get(name) for name in ("round", "t", "states"))
         room.record_states(member, round_, t, states, self.rooms.clock())
         return {"t": member.t, "hand": hand_message(member)}
 
     async def score_text(
-        self, code: object, token: str, given: Mapping[str, object]
+        self, code: object, token: str, request: Mapping[str, object]
     ) -> dict[str, Any]:
-        """Weigh a member's own text, as both models of this server find it.
+        """Score a member's own text with both models of this server.
 
         Returns:
-            {"log_pi"}: but for a constant; None for a text that the model never writes.
+            {"log_pi"}: up to a constant; None for a text that the model never writes.
 
         Raises:
-            HTTPRefusal: it cannot be.
+            HTTPRefusal: the text is invalid, or the game allows no more texts.
         """
-        room, member = self._place(code, token)
+        room, member = self._find_member(code, token)
         run = room.run
         room.begin_try(member, self.rooms.clock())
         try:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
-            words = read_words(given.get("words"))
+            words = read_words(request.get("words"))
             lm, rm = await self._runs.models(Feed(), run)
             check_weighs(lm)
             text = cast(Any, lm).written((), words, ended=True)
-            _, weighed, reward = await weigh_text(lm, rm, run.prompt, text)
+            _, scores, reward = await weigh_text(lm, rm, run.prompt, text)
         except QAlignError as error:
             raise HTTPRefusal(422, str(error)) from error
         finally:
             member.trying = False
-        log_pi = log_target(run.target, math.fsum(each.log_p for each in weighed), reward)
+        log_pi = log_target(run.target, math.fsum(each.log_p for each in scores), reward)
         room.record_try(member, run, log_pi)
         return {"log_pi": log_pi if math.isfinite(log_pi) else None}
 
     def require_instructor(self, code: object, token: str) -> Room:
-        """The room of an instructor, who asks for something once more.
+        """Return the room of an instructor, and count the request.
 
         Raises:
-            HTTPRefusal: the caller is not the instructor, or asks too often.
+            HTTPRefusal: the caller is not the instructor, or sends too many requests.
         """
         room = self.rooms.find(code, token)
         if token != room.lead:
@@ -215,36 +217,36 @@ class RoomService:
         room.bucket.take(self.rooms.clock())
         return room
 
-    async def lead(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
-        """Do what the instructor wants.
+    async def lead(self, code: object, token: str, request: Mapping[str, object]) -> dict[str, Any]:
+        """Carry out an action of the instructor.
 
         Raises:
-            HTTPRefusal: the caller is not the instructor, or it cannot be done.
+            HTTPRefusal: the caller is not the instructor, or the action is invalid.
 
         Returns:
-            The class as it can be kept, where that is asked for; else nothing.
+            The saved class for the action "keep"; {} for every other action.
         """
         room = self.require_instructor(code, token)
-        match given.get("do"):
+        match request.get("do"):
             case "turn":
-                room.turn(given.get("stop"))
+                room.turn(request.get("stop"))
             case "reveal":
-                await asyncio.to_thread(self._judge, room)
+                await asyncio.to_thread(self._judge_all, room)
                 room.reveal()
             case "solve":
                 room.solve()
             case "run" | "step" | "rest" as what:
                 room.set_goal(what, self.rooms.clock())
             case "again":
-                held = {"prompt": room.run.prompt, "reference": room.run.reference or ""}
-                if "prompt" in given:  # another problem has another answer
-                    held = {}
-                run = build_class_run(given, self.rooms.caps, {"beta": room.run.beta, **held})
-                self._start_again(room, run)
+                problem = {"prompt": room.run.prompt, "reference": room.run.reference or ""}
+                if "prompt" in request:  # a new problem has a new answer
+                    problem = {}
+                run = build_class_run(request, self.rooms.caps, {"beta": room.run.beta, **problem})
+                self._restart(room, run)
             case "door":
-                room.set_door(bool(given.get("open")))
+                room.set_door(bool(request.get("open")))
             case "single":
-                room.select_chain(given.get("number"))
+                room.select_chain(request.get("number"))
             case "keep":
                 return await asyncio.to_thread(save_class, room)
             case "end":
@@ -257,15 +259,17 @@ class RoomService:
         return {}
 
     @staticmethod
-    def _judge(room: Room) -> None:
-        """Find out what comes of every prediction, in a thread: some take a world to compute."""
+    def _judge_all(room: Room) -> None:
+        """Compute the outcome of every prediction, in a thread: some need an exact world."""
         if room.ask:
-            for said in [str(room.outcome_of("")["value"]), *room.prediction_counts]:
-                with contextlib.suppress(ValueError):  # the right number is no prediction
-                    room.outcome_of(said)
+            for prediction in [str(room.outcome_of("")["value"]), *room.prediction_counts]:
+                with contextlib.suppress(
+                    ValueError
+                ):  # the right value of a number is not always a prediction
+                    room.outcome_of(prediction)
 
-    def _place(self, code: object, token: str) -> tuple[Room, Member]:
-        """The room of a code, and the member of a token in it."""
+    def _find_member(self, code: object, token: str) -> tuple[Room, Member]:
+        """Return the room of a code and the member of a token in it."""
         room = self.rooms.find(code, token)
         if key_of(token) not in room.members:
             raise HTTPRefusal(403, "this place in the room was given up; join again")
@@ -274,15 +278,15 @@ class RoomService:
     # Streams.
 
     def follow(self, code: object, token: str, *, draws: bool = False) -> AsyncIterator[str]:
-        """What a screen shows from now on, as events.
+        """Return the events that a screen shows from now on.
 
         Args:
-            code: of the room.
-            token: of a place in it.
+            code: the room's code.
+            token: the token of a place in it.
             draws: whether the member's browser draws the member's chain; else the server does.
 
         Raises:
-            HTTPRefusal: the token has no place in that room, or too many screens follow from it.
+            HTTPRefusal: the token has no place in that room, or too many screens follow with it.
         """
         room = self.rooms.find(code, token)
         if token == room.lead:
@@ -293,12 +297,12 @@ class RoomService:
             screen = Screen()
             room.screens.add(screen)
             return self._lead_stream(room, screen)
-        room, member = self._place(code, token)
-        self._appoint(room, member, draws)
+        room, member = self._find_member(code, token)
+        self._assign_drawer(room, member, draws)
         return self._member_stream(room, member)
 
-    def _appoint(self, room: Room, member: Member, draws: bool) -> None:
-        """Have a member's chain drawn by the browser, or by the server if it can draw one more."""
+    def _assign_drawer(self, room: Room, member: Member, draws: bool) -> None:
+        """Let the browser draw a member's chain, or the server if it can draw one more."""
         tasks, name = self._tasks[room], f"chain {member.number}"
         if draws:
             member.drawer = "browser"
@@ -307,25 +311,25 @@ class RoomService:
             return
         member.drawer = "server" if room.server_may_draw(member, self.rooms.clock()) else ""
         if member.drawer and name not in tasks:
-            self._begin(room, name, partial(self._walk, room, member))
+            self._start_task(room, name, partial(self._draw_chain, room, member))
 
     async def _member_stream(self, room: Room, member: Member) -> AsyncIterator[str]:
         screen = member.screen = object()
         member.streams += 1
         room.news += 1
-        seen, beat, clock = (-1, -1), 0.0, self.rooms.clock
+        versions, beat, clock = (-1, -1), 0.0, self.rooms.clock
         try:
             while member.screen is screen:
                 now = clock()
                 if room.over:
                     yield format_event({"over": room.over})
                     return
-                if (room.version, member.version) != seen:
-                    told: dict[str, Any] = {"mine": member_message(room, member)}
-                    if room.version != seen[0]:
-                        told["room"] = room_message(room)
-                    seen, beat = (room.version, member.version), now
-                    yield format_event(told)
+                if (room.version, member.version) != versions:
+                    message: dict[str, Any] = {"mine": member_message(room, member)}
+                    if room.version != versions[0]:
+                        message["room"] = room_message(room)
+                    versions, beat = (room.version, member.version), now
+                    yield format_event(message)
                 elif now - beat > BEAT:
                     beat = now
                     yield ":\n\n"
@@ -337,31 +341,31 @@ class RoomService:
             room.news += 1
 
     async def _lead_stream(self, room: Room, screen: Screen) -> AsyncIterator[str]:
-        seen, at, beat, counted, clock = -1, 0, 0.0, 0.0, self.rooms.clock
+        news, at, beat, counted, clock = -1, 0, 0.0, 0.0, self.rooms.clock
         walk: list[tuple[int, float]] = []
-        drawn: tuple[int, ...] = ()
+        progress: tuple[int, ...] = ()
         try:
             while True:
                 now = clock()
                 if room.over:
                     yield format_event({"over": room.over})
                     return
-                told: dict[str, Any] = {}
-                if room.news != seen:
-                    seen = room.news
-                    told = {"room": room_message(room), "class": class_message(room, now)}
-                    if walk is not room.walk:  # the class began again, or a place was given away
+                message: dict[str, Any] = {}
+                if room.news != news:
+                    news = room.news
+                    message = {"room": room_message(room), "class": class_message(room, now)}
+                    if walk is not room.walk:  # the class was restarted, or a place was given away
                         walk, at = room.walk, 0
-                    told["from"] = at
-                    told["walk"] = [(n, round(reward, 3)) for n, reward in walk[at:]]
+                    message["from"] = at
+                    message["walk"] = [(n, round(reward, 3)) for n, reward in walk[at:]]
                     at = len(walk)
                 state = (room.round, len(room.walk), len(room.pool), room.single)
-                if state != drawn and now - counted >= COUNT:
-                    drawn, counted = state, now
-                    told["figures"] = await asyncio.to_thread(Figures(room).to_dict)
-                if told or now - beat > BEAT:
+                if state != progress and now - counted >= COUNT:
+                    progress, counted = state, now
+                    message["figures"] = await asyncio.to_thread(Figures(room).to_dict)
+                if message or now - beat > BEAT:
                     beat = now
-                    yield format_event(told) if told else ":\n\n"
+                    yield format_event(message) if message else ":\n\n"
                 await asyncio.sleep(LOOK)
         finally:
             room.screens.discard(screen)
@@ -369,38 +373,40 @@ class RoomService:
 
     # Tasks.
 
-    def _begin(self, room: Room, name: str, work: Work) -> None:
-        task = asyncio.create_task(self._guarded(room, work), name=f"room {room.code}, {name}")
+    def _start_task(self, room: Room, name: str, work: Work) -> None:
+        task = asyncio.create_task(self._run_guarded(room, work), name=f"room {room.code}, {name}")
         self._tasks[room][name] = task
 
-    def _start_again(self, room: Room, run: Any) -> None:
-        """Everybody's chain from a first draft; the samples stay where the problem does."""
+    def _restart(self, room: Room, run: Any) -> None:
+        """Restart all chains from a first draft; samples of an unchanged problem are kept."""
         redraw, tasks = run.prompt != room.run.prompt, self._tasks[room]
         for name in list(tasks):
             if name != "pool" or redraw:
                 tasks.pop(name).cancel()
         room.restart(run)
         if redraw:
-            self._begin(room, "pool", partial(self._pool, room))
+            self._start_task(room, "pool", partial(self._draw_pool, room))
         for member in room.members.values():
             if member.drawer == "server":
-                self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
+                self._start_task(
+                    room, f"chain {member.number}", partial(self._draw_chain, room, member)
+                )
 
-    async def _guarded(self, room: Room, work: Work) -> None:
+    async def _run_guarded(self, room: Room, work: Work) -> None:
         try:
             await work()
         except QAlignError as error:
             room.fail(str(error))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
-        except BaseException:  # a defect: the log has it, the screens say only that
+        except BaseException:  # a defect: the log has the details, the screens only this sentence
             log.exception("a room failed")
             room.fail("the models had an internal error; start again")
 
-    async def _pool(self, room: Room) -> None:
-        """Draw samples of the model alone, beside what somebody waits for.
+    async def _draw_pool(self, room: Room) -> None:
+        """Draw samples of the model alone, as background work.
 
-        Their seed is the problem's, since they outlast a round and come back with a saved class.
+        Their seed comes from the problem, because they outlast a restart and a saved class.
         """
         RUN.set(f"room {room.code}")
         BACKGROUND.set(True)
@@ -412,16 +418,18 @@ class RoomService:
             async for sample in samples:
                 room.record_sample(sample)
 
-    async def _walk(self, room: Room, member: Member) -> None:
-        """A member's chain, as far as the class goes and somebody looks on.
+    async def _draw_chain(self, room: Room, member: Member) -> None:
+        """Draw a member's chain as far as the class allows, while a screen follows.
 
-        It is drawn from its first draft on, at once up to the state that the member has.
+        It starts from the first draft, and replays at once the steps that the member already has.
         """
-        RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
+        RUN.set(
+            f"room {room.code} {member.number}"
+        )  # each member takes turns as a visitor of its own
         run, loop = room.run, asyncio.get_running_loop()
         lm, rm = await self._runs.models(Feed(), run)
-        how: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
-        steps = run_chain(lm, rm, run.prompt, chain=member.number, **how)
+        settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
+        steps = run_chain(lm, rm, run.prompt, chain=member.number, **settings)
         async with aclosing(steps):  # type: ignore[type-var]
             for t in range(run.steps + 1):
                 while t > member.t and not room.may_step(member, self.rooms.clock()):
@@ -438,7 +446,7 @@ class RoomService:
             task.cancel()
 
     async def _sweep(self) -> None:
-        """Close what is over, until no room is left."""
+        """Close the rooms that are over, until no room is left."""
         while self._tasks:
             await asyncio.sleep(SWEEP)
             self.rooms.tidy()

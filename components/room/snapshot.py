@@ -1,7 +1,7 @@
-"""A class that can be kept: a table of all that was said and drawn, and a session to open again.
+"""Saved classes: a table of all predictions and states, and a session that can be opened again.
 
 A session has the run's seed and the members' places, predictions and steps. Its chains are drawn
-again from that seed, so that a saved class is small and its texts come from this server's models.
+again from that seed, so a saved class is small and its texts come from this server's models.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NO_SESSION = "this is not a saved class; choose the page that a class was saved 
 
 
 def save_class(room: Room) -> dict[str, Any]:
-    """A class as its instructor's browser saves it.
+    """Return a class as its instructor's browser saves it.
 
     Returns:
-        {"session": what `restore` reads, "table": CSV, "stops": predictions by stop}.
+        {"session": the argument of `restore`, "table": CSV, "stops": predictions by stop}.
     """
     members = [
         {"key": m.key, "number": m.number, "t": max(m.t, m.replay_until), "best": m.best,
-         "tries": m.tries, "said": {str(stop): said for stop, said in m.predictions.items()}}
+         "tries": m.tries, "said": {str(stop): text for stop, text in m.predictions.items()}}
         for m in room.members.values()
     ]  # fmt: skip
     session = {
@@ -43,13 +43,13 @@ def save_class(room: Room) -> dict[str, Any]:
 
 
 def _rows(room: Room) -> Iterator[tuple[object, ...]]:
-    """Predictions by stop, states by step (reward as value), votes by whose they are (share)."""
+    """Yield the rows: predictions by stop, states with rewards, and votes with shares."""
     right: Any = room.run.reference
     for member in room.members.values():
-        for stop, said in sorted(member.predictions.items()):
-            came = room.outcome_of(said, stop) if stop in room.opened else {}
-            value, is_right = came.get("value", ""), came.get("right", "")
-            yield "prediction", member.number, stop + 1, said, value, is_right
+        for stop, prediction in sorted(member.predictions.items()):
+            outcome = room.outcome_of(prediction, stop) if stop in room.opened else {}
+            value, is_right = outcome.get("value", ""), outcome.get("right", "")
+            yield "prediction", member.number, stop + 1, prediction, value, is_right
         for t, state in enumerate(list(member.states)):
             answer = room.read(state.response.text)
             is_right = answer == right if right else ""
@@ -61,20 +61,21 @@ def _rows(room: Room) -> Iterator[tuple[object, ...]]:
 
 
 def _stops(room: Room) -> Iterator[dict[str, Any]]:
-    """The stops at which something was predicted."""
+    """Yield the stops that have predictions."""
     for k, stop in enumerate(room.lesson.stops if room.lesson else ()):
-        if said := room.count_predictions(k):
+        if counts := room.count_predictions(k):
             opened = room.opened.get(k, {})
-            yield {"title": stop["title"], "ask": stop["ask"], "predictions": sorted(said.items()),
+            yield {"title": stop["title"], "ask": stop["ask"],
+                   "predictions": sorted(counts.items()),
                    "value": opened.get("value"),
                    "explanation": opened.get("explanation", "")}  # fmt: skip
 
 
 def read_session(session: object) -> dict[str, Any]:
-    """A session as it was sent.
+    """Parse an untrusted session.
 
     Raises:
-        HTTPRefusal: it is none.
+        HTTPRefusal: it is not a session.
     """
     if not isinstance(session, dict) or not is_whole(session.get("seed"), 0, 2**31):
         raise HTTPRefusal(422, NO_SESSION)
@@ -82,7 +83,7 @@ def read_session(session: object) -> dict[str, Any]:
 
 
 def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
-    """Put back the members of a saved class, what they said, and what was opened.
+    """Restore the members, predictions and opened answers of a saved class.
 
     Raises:
         HTTPRefusal: the session does not fit the room.
@@ -94,10 +95,10 @@ def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
         raise HTTPRefusal(422, f"that class has {len(members)} members; this server's rooms have "
                       f"{room.caps.members} places")  # fmt: skip
     numbers = set[int]()
-    for given in members:
-        _restore_member(room, given, numbers, now)
+    for entry in members:
+        _restore_member(room, entry, numbers, now)
     stops = room.lesson.stops if room.lesson else ()
-    if len(opened) > len(stops):  # a list is no longer than what it describes
+    if len(opened) > len(stops):  # a stop is opened once at most
         raise HTTPRefusal(422, NO_SESSION)
     for stop in opened:
         room.turn(stop)
@@ -107,16 +108,16 @@ def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
     room.solved = session.get("solved") is True
 
 
-def _restore_member(room: Room, given: Any, numbers: set[int], now: float) -> None:
-    """Put back one member; `numbers` are those of the members who are back."""
+def _restore_member(room: Room, entry: Any, numbers: set[int], now: float) -> None:
+    """Restore one member; `numbers` are those of the members already restored."""
     stops = room.lesson.stops if room.lesson else ()
     try:
-        key, number, t, best, tries = (given[k] for k in ("key", "number", "t", "best", "tries"))
-        said = {int(stop): text for stop, text in given["said"].items()}
+        key, number, t, best, tries = (entry[k] for k in ("key", "number", "t", "best", "tries"))
+        predictions = {int(stop): text for stop, text in entry["said"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise HTTPRefusal(422, NO_SESSION) from None
     if not (
-        len(given["said"]) == len(said)
+        len(entry["said"]) == len(predictions)
         and is_text(key)
         and len(key) == 64
         and key not in room.members
@@ -125,12 +126,12 @@ def _restore_member(room: Room, given: Any, numbers: set[int], now: float) -> No
         and is_whole(t, -1, room.run.steps)
         and is_whole(tries, 0, TRIES)
         and (best is None or is_finite(best))
-        and all(0 <= stop < len(stops) and "ask" in stops[stop] for stop in said)
+        and all(0 <= stop < len(stops) and "ask" in stops[stop] for stop in predictions)
     ):
         raise HTTPRefusal(422, NO_SESSION)
     numbers.add(number)
-    member = room.place(number, key, now)
+    member = room.add_member(number, key, now)
     member.replay_until, member.best, member.tries = t, best, tries
     member.predictions = {
-        stop: parse_prediction(stops[stop]["ask"], text) for stop, text in said.items()
+        stop: parse_prediction(stops[stop]["ask"], text) for stop, text in predictions.items()
     }
