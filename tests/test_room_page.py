@@ -242,7 +242,7 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
         await lead.keyboard.press("n")
         await phone.wait_for_selector(f"text=step {t} of 60 · the class is paused")
         await lead.wait_for_selector(f".room-numbers dt:text-is('states') + dd:text-is('{t + 1}')")
-    assert any(url.endswith("/room/moved") for url in sent) == (not script)
+    assert any(url.endswith("/room/states") for url in sent) == (not script)
     text = await phone.inner_text(".room-chain .room-text")
     await phone.reload()  # it draws the same chain again, and sends no state twice
     await text_is(phone, ".room-chain .room-text", text)
@@ -417,7 +417,7 @@ FIGURES = {
     "base": [-3.0, -2.0, -1.0] * 9, "weights": [1 / 27] * 27, "worth": 20.0, "states": 183,
     "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "agreement": "1.528",
     "votes": dict.fromkeys(("base", "target", "class", "single"), VOTES),
-    "leaders": [["123456", 2]], "trust": {"level": "no", "next": "", "says": (
+    "leaders": [["123456", 2]], "trust": {"level": "no", "next": "", "sentence": (
         "No: the rewards of the chains differ (split R-hat 1.53, limit 1.01), even if their votes "
         "agree; do not trust the pooled vote yet.")},
 }  # fmt: skip

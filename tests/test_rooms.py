@@ -553,7 +553,7 @@ async def test_what_the_class_says_are_the_cores_own_numbers(service):
     assert told["mean"]["target"] == pytest.approx(target)
     found = agreement([rewards_of(member) for member in members])
     assert (told["rhat"], told["agreement"]) == (found.finite, str(found))
-    assert told["trust"]["says"]
+    assert told["trust"]["sentence"]
 
 
 async def test_the_class_settles_on_the_target(service):

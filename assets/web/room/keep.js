@@ -38,7 +38,7 @@ export function saveClass(kind, { session, table, stops }, room, { figures, chai
   const style = document.querySelector("style")?.textContent ?? "";
   const main = h("main.page", h("h1", `Class ${room.code}, ${
     new Date().toISOString().slice(0, 10)}`), h("p", room.prompt),
-  h("p", `${many(chains.size, "chain")}, β = ${room.beta}. ${trust?.says ?? ""}`),
+  h("p", `${many(chains.size, "chain")}, β = ${room.beta}. ${trust?.sentence ?? ""}`),
   drawClass({ chains, base, weights, worth, steps: room.steps, single }, WIDTH, HEIGHT),
   ...bars, ...cards);
   const data = encodeURIComponent(JSON.stringify(session));

@@ -42,7 +42,7 @@ import { settings } from "./settings.js";
  * @property {number | null} [rhat]
  * @property {string} [agreement] R-hat in words: "infinite" where the number is null
  * @property {number} [chains]
- * @property {{ level: string, says: string, next: string }} [trust]
+ * @property {{ level: string, sentence: string, next: string }} [trust]
  */
 /** @typedef {(what: object) => Promise<any>} Lead */
 
@@ -405,7 +405,7 @@ function classScene(lead) {
     show(less, order.length > 1);
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));
-    put(verdict, figures.trust?.says ?? "");
+    put(verdict, figures.trust?.sentence ?? "");
     fit(node);
     const data = { chains, base, weights, worth, steps: room.steps, single: at };
     picture.replaceChildren(); // Its height is what all other parts leave.
