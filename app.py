@@ -100,7 +100,7 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
         InvalidTrace: it is neither.
     """
     runs = runs or Runs()
-    is_folder = opened is not None and opened.is_dir()
+    is_folder = opened is not None and os.path.isdir(opened)
     folders = sets_in(opened, code=True) if opened is not None and is_folder else NO_FOLDERS
     first = "results" if is_folder else "watch"
     with gr.Blocks(

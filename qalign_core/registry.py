@@ -118,7 +118,7 @@ def entries() -> dict[tuple[str, str], Entry]:
     """
     found = _read(ASSETS / "registry.toml")
     if own := os.environ.get("QALIGN_REGISTRY"):
-        found |= _read_own(Path(own).expanduser())
+        found |= _read_own(Path(os.path.expanduser(own)))
     former = {(e.kind, name): e for e in found.values() for name in e.former or ()}
     return found | {key: entry for key, entry in former.items() if key not in found}
 
@@ -178,13 +178,13 @@ def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
 def _from(folder: Path, source: str) -> str:
     """Resolve a folder, a GGUF file or a FILE.py:NAME against `folder`; keep any other source."""
     file, colon, name = source.rpartition(":")
-    if file.endswith(".py") and (folder / file).is_file():
+    if file.endswith(".py") and os.path.isfile(folder / file):
         return f"{folder / file}{colon}{name}"
     return str(folder / source) if _is_local(folder / source) else source
 
 
 def _is_local(path: Path) -> bool:
-    return path.is_dir() or is_gguf(path)
+    return os.path.isdir(path) or is_gguf(path)
 
 
 def entries_of(kind: str) -> tuple[Entry, ...]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
+from browser import ROOT
 from fake_server import FakeServer
 from tiny_models import save
 
@@ -13,6 +17,7 @@ from components.session.drawing import draw_run
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import registry
+from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.models import loading
 from qalign_core.record.trace import load_trace
@@ -210,6 +215,49 @@ def test_nonsense_is_refused_before_a_model_is_loaded(given, capsys, monkeypatch
     assert said.startswith("qalign: ")
     assert NONSENSE[given] in said
     assert not list(tmp_path.iterdir())
+
+
+NAME = "x" * 256
+LOOP, RECORDED = "loop", str(ASSETS / "runs" / "compare.jsonl")
+PATHS = [
+    *(("report", NAME), ("report", LOOP), ("export", NAME, "--html", "a.html")),
+    *(("export", RECORDED, "--html", place) for place in (NAME, "/", LOOP, ".", f"a/{NAME}/b")),
+    *(("run", "--task", NAME, "--out", "out"), ("run", "--prompts", NAME, "--out", "out")),
+    *(("evaluate", "--task", NAME, "--out", "out"), ("tune", "--task", NAME)),
+    *(("run", "--prompt", PROMPT, f"--{role}", name)
+      for role in ("lm", "rm") for name in (NAME, "~nobody-here/model", LOOP)),
+    *(("run", "--prompt", PROMPT, "--out", place) for place in (NAME, LOOP)),
+    *((command, "--lm", NAME) for command in ("check", "serve")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", PATHS, ids=lambda given: given[0])
+def test_a_path_that_no_file_system_takes_is_one_sentence(given, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / LOOP).symlink_to(LOOP)
+    assert main(given) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("qalign: ")
+    assert (tmp_path / LOOP).is_symlink()
+
+
+@pytest.mark.parametrize("device", ["/dev/full"])
+def test_standard_output_on_a_full_device_is_one_sentence(device, tmp_path):
+    command = [sys.executable, "-m", "qalign_study", "export", RECORDED, "--html", "a.html"]
+    with open(device, "w") as full:
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120,
+        )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "qalign: standard output cannot be used (No space left on device); use another"
+    ]
+
+
+def test_a_value_that_begins_like_an_option_gets_a_hint(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--prompt", PROMPT, "--rm", "-1*embedded"])
+    assert "write OPTION=VALUE if the value begins with -" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

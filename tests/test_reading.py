@@ -74,6 +74,18 @@ def test_numbers_that_a_float_holds_and_whole_texts_are_read_from_json(text: str
     assert from_json(text) == JSON[text]
 
 
+def test_an_encrypted_archive_is_refused_in_words_of_our_own(tmp_path: Path) -> None:
+    path = tmp_path / "locked.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", b"x")
+    content = bytearray(path.read_bytes())
+    for sign, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # of the file and of the list of files
+        content[content.index(sign) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(InvalidTrace, match="it is encrypted; save it without a password"):
+        unpack(path)
+
+
 def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
     nested: list[object] = []
     for _ in range(100_000):

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import Entry, current_name, entries, entries_of, is_address
@@ -59,7 +58,7 @@ class Offer:
             ModelLoadError: one sentence with what there is.
         """
         for kind, id in _parts(lm, rm):
-            hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
+            hub_id = _HUB_ID.fullmatch(id) is not None and not os.path.exists(id)
             if current_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
                 known = ", ".join(self.models[kind])
                 more = " or an id of the hub (owner/name or owner/name@revision)" * self.own

@@ -257,7 +257,7 @@ def model_folder(source: str) -> Path:
         ModelLoadError: in one sentence: not found, or unsafe.
     """
     name, _, revision = source.partition("@")
-    whole = Path(source).expanduser().is_dir()  # a folder may have the sign in its name
+    whole = os.path.isdir(os.path.expanduser(source))  # a folder may have the sign in its name
     folder, _ = _fetch(source, None) if whole else _fetch(name, revision or None)
     _check_safe(folder, source)
     return folder
@@ -311,8 +311,8 @@ def _fetch(
     device: str = "cpu",
 ) -> tuple[Path, str]:
     """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
-    folder = Path(name).expanduser()
-    if folder.is_dir() or is_gguf(folder):
+    folder = Path(os.path.expanduser(name))
+    if os.path.isdir(folder) or is_gguf(folder):
         return folder, revision or (fingerprint(folder) if weights else "")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelLoadError(

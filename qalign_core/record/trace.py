@@ -27,6 +27,7 @@ killed loses at most what was being drawn. A file belongs to the process that ha
 a folder, and none waits for a dead one.
 """
 
+import errno
 import json
 import math
 import os
@@ -478,7 +479,7 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
     import fcntl  # not on Windows: only what is here is missing there
 
     with on_disk(path, "written", "give another path with --out", InvalidSetting):
-        if path.exists() and not path.is_file():  # reading a device may have no end
+        if os.path.exists(path) and not os.path.isfile(path):  # reading a device may have no end
             raise InvalidSetting(f"{path} is not a file; give another path with --out")
         file = path.open("ab+", buffering=0)
     with file:
@@ -546,11 +547,13 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         InvalidSetting: it cannot be written; a file that was there is left as it was.
     """
-    place = path.resolve()
-    temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    place = Path(os.path.realpath(path))
+    temporary = place.parent / f"{place.name}.{os.getpid()}.tmp"
     try:
         with on_disk(path, "written", "give another path", InvalidSetting):
-            if path.exists() and not (path.is_file() or path.is_dir()):
+            if os.path.islink(place):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
                 path.write_bytes(content)
                 return
             place.parent.mkdir(parents=True, exist_ok=True)

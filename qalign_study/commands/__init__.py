@@ -9,10 +9,12 @@ options and `command` runs it. Only the module of the chosen command is imported
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from typing import NoReturn
 
 from qalign_core.errors import QAlignError
 from qalign_core.run import check_count
@@ -39,9 +41,18 @@ COUNTS = {
 """Options that count something, and the least that each may be."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that tells how a value is written that begins like an option."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the usage and one sentence."""
+        hint = "; write OPTION=VALUE if the value begins with -" if "expected" in message else ""
+        super().error(f"{message}{hint}")
+
+
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command that is named first."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="qalign",
         description="Test-time alignment by Markov chain Monte Carlo, from the command line.",
     )
@@ -76,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if (value := getattr(options, name, None)) is not None:
                 check_count(f"--{name.replace('_', '-')}", value, least)
         status: int | None = asyncio.run(options.command(options))
+        sys.stdout.flush()  # a device that is full is noticed here, not behind the last line
     except QAlignError as error:
         print(f"qalign: {error}", file=sys.stderr)
         return 2
@@ -86,4 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if error.filename is None:  # what is left of the output has no place to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        what = short_repr(error.filename, 80) if error.filename else "standard output"
+        reason = error.strerror or type(error).__name__
+        print(f"qalign: {what} cannot be used ({reason}); use another", file=sys.stderr)
+        return 2
     return status or 0

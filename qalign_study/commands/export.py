@@ -6,6 +6,7 @@ Examples:
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from qalign_core.errors import InvalidSetting
@@ -50,7 +51,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Write the page."""
     path: Path = options.path
-    if path.is_dir():
+    if os.path.isdir(path):
         if options.title or options.caption or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
         found = evaluated(path, path.resolve().name, load_results(path, code=True))

@@ -7,6 +7,7 @@ that processes it. The length of responses is unknown before a run, so the assum
 
 import argparse
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -169,7 +170,7 @@ def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
 
 def _stored(location: str) -> float:
     """Return the parameters in local files, in millions; 0 for any other source."""
-    if not Path(location).exists():
+    if not os.path.exists(location):
         return 0.0
     from qalign_core.models.loading import n_stored  # slow to import
 

@@ -7,6 +7,7 @@ Examples:
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -75,10 +76,10 @@ async def command(options: argparse.Namespace) -> None:
         return
     places: dict[str, Path] = {}
     for path in options.paths:
-        name = path.name if path.is_dir() else path.stem
+        name = path.name if os.path.isdir(path) else path.stem
         places[name if name not in places else str(path)] = path
     sets = {name: load_results(path, code=True) for name, path in places.items()}
-    made = Report(sets, {name: path for name, path in places.items() if path.is_dir()})
+    made = Report(sets, {name: path for name, path in places.items() if os.path.isdir(path)})
     forms: tuple[tuple[Path | None, Callable[[Report], str]], ...] = (
         (options.csv, to_csv),
         (options.latex, to_latex),

@@ -15,6 +15,7 @@ from qalign_core.errors import InvalidSetting, on_disk
 from qalign_core.models.chat import TemplatedLanguageModel
 from qalign_core.record.runner import record
 from qalign_core.run import Limits, Run
+from qalign_core.validation import short_repr
 from qalign_study.commands import shared
 
 USUAL = {"QALIGN_MAX_PROMPT": "100000", "QALIGN_MAX_TOKENS": "4096"}
@@ -63,7 +64,7 @@ async def command(options: argparse.Namespace) -> None:
 
     async def draw(run: Run) -> AsyncIterator[str]:
         if run.rm != names.rm:
-            raise InvalidSetting(f"this server has the reward {names.rm}, got {run.rm}")
+            raise InvalidSetting(f"this server has the reward {names.rm}, got {short_repr(run.rm)}")
         async for item in record(lm.with_sampling(run.sampling), rm, run):
             yield item.line
 

@@ -1,5 +1,6 @@
 """A report of results, as values that every form of it is made from; computed from the draws."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -146,7 +147,7 @@ def evaluated(path: Path, name: str, results: Results) -> Evaluated:
 
     There are no curves of a folder in which nothing is drawn yet, or nothing says what is right.
     """
-    folder = path if path.is_dir() else None
+    folder = path if os.path.isdir(path) else None
     measured = folder is None or (results.records and all(p.is_graded for p in results.problems))
     return Evaluated(name, tuple(curves(results)) if measured else (), results, folder=folder)
 

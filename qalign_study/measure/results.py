@@ -10,6 +10,7 @@ reserved, since `numpy.load` reserves the size in the header, even 745 GiB.
 
 import io
 import math
+import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ def load_results(path: str | Path, *, code: bool = False) -> Results:
     Raises:
         InvalidTrace: there are no results at `path`, or they cannot be read.
     """
-    return results_in(path, code=code) if Path(path).is_dir() else unpack(path)
+    return results_in(path, code=code) if os.path.isdir(path) else unpack(path)
 
 
 def results_in(folder: str | Path, *, code: bool = False) -> Results:
@@ -341,6 +342,8 @@ def read_arrays(path: Path, place: str) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(io.BytesIO(read_file(path, MAX_BYTES))) as archive:
             members = archive.infolist()
+            if any(member.flag_bits & 1 for member in members):
+                raise ValueError("it is encrypted; save it without a password")
             n_bytes = sum(member.file_size for member in members)
             if n_bytes > MAX_BYTES:
                 raise ValueError(f"it unpacks to {n_bytes:,} bytes, {MAX_BYTES:,} at most")

@@ -8,6 +8,7 @@ randomness is addressed, the traces are the same whichever process draws them. E
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import astuple, replace
@@ -163,7 +164,7 @@ def sets_in(folder: Path, *, code: bool = False) -> dict[str, Path]:
     Raises:
         InvalidTrace: there is none, or one cannot be read.
     """
-    found = [folder] if (folder / HEADER).exists() else sorted(folder.glob(f"*/{HEADER}"))
+    found = [folder] if os.path.exists(folder / HEADER) else sorted(folder.glob(f"*/{HEADER}"))
     if not found:
         raise InvalidTrace(
             f"{folder} has no results; give a folder that evaluate or run wrote, or one with such "

@@ -30,6 +30,7 @@ Rows of another form need a file beside them, `mine.toml`, which is given in the
 
 import json
 import logging
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,7 +137,7 @@ def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
     if (rows := generate_rows(str(task))) is not None:
         return parse_problems(map(json.dumps, rows), str(task))
     embedded = ASSETS / "tasks" / f"{task}.jsonl"
-    path = embedded if "/" not in str(task) and embedded.is_file() else Path(task)
+    path = embedded if "/" not in str(task) and os.path.isfile(embedded) else Path(task)
     advice = "give the name of a set or the path of a file of JSON lines"
     try:
         with on_disk(f"the problem set {path}", "read", advice, InvalidTask):

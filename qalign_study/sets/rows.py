@@ -8,6 +8,7 @@ import ast
 import csv
 import hashlib
 import io
+import os
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ def rows_of(path: Path, subjects: Sequence[str] = ()) -> tuple[list[Row], str]:
         InvalidTask: a file cannot be read, or one is missing.
     """
     files = [path]
-    if path.is_dir():
+    if os.path.isdir(path):
         by_subject = {each.stem.removeprefix("mmlu_"): each for each in sorted(path.iterdir())}
         if missing := [each for each in subjects if each not in by_subject]:
             raise InvalidTask(
