@@ -392,8 +392,11 @@ def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models
         answer = ask(client, "embedded/qalign")
         trace = trace_of(address, answer)
         other = trace_of(address, ask(client, "embedded/qalign", seed=8))
-        with pytest.raises(openai.BadRequestError, match="has the reward embedded, got mood"):
+        with pytest.raises(openai.BadRequestError, match="has the reward embedded, got 'mood'"):
             ask(client, "embedded/qalign", extra_body={"qalign": {"rm": "mood"}})
+        with pytest.raises(openai.BadRequestError, match="has the reward embedded, got") as refused:
+            ask(client, "embedded/qalign", extra_body={"qalign": {"rm": "x" * 3000}})
+        assert len(refused.value.body["message"]) < 100
         with pytest.raises(openai.BadRequestError, match="has no setting 'lm'"):
             ask(client, "embedded/qalign", extra_body={"qalign": {"lm": "SmolLM2-135M"}})
         with pytest.raises(openai.NotFoundError, match="no model 'SmolLM2-135M/qalign'"):
