@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.common.rpc import object_of
+from components.common.rpc import object_of, value_of
 from components.endpoints import ENDPOINTS, settings
 from components.gradio_patches import forget_session
 from qalign_core.run import Limits
@@ -32,6 +32,8 @@ UNREAD = 60.0
 """Seconds after which a call that nobody reads is ended, and what it said forgotten."""
 _OTHERS = re.compile(r"/(room|v1)(/|$)")
 """What reads its bodies itself."""
+_TOOLS = re.compile(r"/mcp(/|$)")
+"""A protocol of its own: a request to it may be a list."""
 _CLASS = re.compile(r"/(room|models|engine)(/|\.js$|$)")
 _QUESTION = re.compile(r"/component_server/?$")
 _CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
@@ -105,7 +107,7 @@ class RequestGuard(Guard):
         elif _QUESTION.search(path):
             _check_question(body, scope["app"].get_blocks().blocks)
         elif body and not _OTHERS.search(path):
-            _object(body)
+            (value_of if _TOOLS.search(path) else _object)(body)
         again, answer = replay_body(body, receive), b""
         del body
 

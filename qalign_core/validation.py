@@ -85,14 +85,18 @@ def from_json(text: str | bytes) -> Any:
 
     Raises:
         ValueError: `text` is not JSON or nested too deeply, or it holds NaN, an infinity, a number
-            too large for a float, or half of a surrogate pair.
+            too large for a float, or half of a surrogate pair; the message names its key.
     """
     try:
         if not isinstance(text, str):
             text = text.decode(json.detect_encoding(text))
-        value = _DECODER.decode(text)
-        if "\\ud" in text or "\\uD" in text or not _has_utf8(text):
-            _check_texts(value)
+        try:
+            value = _DECODER.decode(text)
+        except _Unusable as error:
+            raise ValueError(_fault(_MARKING_DECODER.decode(text)) or str(error)) from error
+        is_suspect = "\\ud" in text or "\\uD" in text or not is_text(text)
+        if is_suspect and (fault := _fault(value)):
+            raise ValueError(fault)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     except UnicodeDecodeError as error:
@@ -135,35 +139,60 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
+class _Unusable(ValueError):
+    """A number in JSON that no float holds; its message is a sentence."""
+
+
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
+    raise _Unusable(f"{name} is not a JSON number")
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{short_repr(digits)} is too large a number")
+        raise _Unusable(f"{_bare(digits, 40)} is too large a number")
     return number
 
 
 def _int(digits: str) -> int:
     if len(digits.lstrip("-")) > MAX_DIGITS:
-        raise ValueError(f"{short_repr(digits)} is too large a number")
+        raise _Unusable(f"{_bare(digits, 40)} is too large a number")
     return int(digits)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float, parse_int=_int)
+def _mark(parse: Callable[[str], float]) -> Callable[[str], float | _Unusable]:
+    """Return the error of a number in the number's place, so that its key can be found."""
+
+    def parse_or_mark(digits: str) -> float | _Unusable:
+        try:
+            return parse(digits)
+        except _Unusable as error:
+            return error
+
+    return parse_or_mark
 
 
-def _has_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+_PARSE: dict[str, Any] = {"parse_constant": _refuse, "parse_float": _float, "parse_int": _int}
+_DECODER = json.JSONDecoder(**_PARSE)
+_MARK: dict[str, Any] = {name: _mark(parse) for name, parse in _PARSE.items()}
+_MARKING_DECODER = json.JSONDecoder(**_MARK)
 
 
-def _check_texts(value: object) -> None:
-    """Check that every text in a parsed value has UTF-8."""
-    if not _has_utf8(json.dumps(value, ensure_ascii=False)):
-        raise ValueError("a text holds half of a surrogate pair, which UTF-8 cannot encode")
+def _fault(value: object, key: str = "") -> str:
+    """Describe the first number or text in a parsed value that cannot be used; empty if none."""
+    if isinstance(value, _Unusable):
+        return f"{_bare(key, 30)} = {value}" if key else str(value)
+    if isinstance(value, str) and not is_text(value):
+        what = _bare(key, 30) if key else "a text"
+        return f"{what} contains half a character (a lone surrogate)"
+    parts: list[tuple[str, object]] = []
+    if isinstance(value, dict):
+        parts = [("", name) for name in value] + list(value.items())
+    elif isinstance(value, list):
+        parts = [(f"{key}[{k}]", each) for k, each in enumerate(value)]
+    return next(filter(None, (_fault(part, name) for name, part in parts)), "")
+
+
+def _bare(text: str, most: int) -> str:
+    """A text for a sentence, without quotation marks."""
+    return short_repr(text, most).strip("'\"")

@@ -69,6 +69,25 @@ def test_what_is_no_json_is_one_kind_of_error(text: str | bytes) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"steps": 1e400}', "steps = 1e400 is too large a number"),
+        ('{"a": {"steps": [1, NaN]}}', "steps[1] = NaN is not a JSON number"),
+        (
+            '{"a": 1, "b": ["x", {"c": "\\ud800"}]}',
+            "c contains half a character (a lone surrogate)",
+        ),
+        ('{"a": 1e400, "a": 1}', "1e400 is too large a number"),
+        ('{"\\ud800": 1}', "a text contains half a character (a lone surrogate)"),
+    ],
+)
+def test_the_sentence_names_the_key_of_a_value_that_json_cannot_hold(text, sentence) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        from_json(text)
+    assert str(raised.value) == sentence
+
+
 @pytest.mark.parametrize("text", JSON)
 def test_numbers_that_a_float_holds_and_whole_texts_are_read_from_json(text: str | bytes) -> None:
     assert from_json(text) == JSON[text]

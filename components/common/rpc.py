@@ -14,16 +14,25 @@ _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 """Errors that a value of the wrong type raises at its first use."""
 
 
+def value_of(body: bytes) -> Any:
+    """The JSON value that a request has as its body.
+
+    Raises:
+        HTTPRefusal: it has none.
+    """
+    try:
+        return from_json(body)
+    except ValueError as error:
+        raise HTTPRefusal(422, f"the request is not JSON ({error}); send an object") from error
+
+
 def object_of(body: bytes) -> dict[str, Any]:
     """The body of a request, if it is an object.
 
     Raises:
         HTTPRefusal: it is not.
     """
-    try:
-        payload: Any = from_json(body)
-    except ValueError as error:
-        raise HTTPRefusal(422, f"the request is not JSON ({error}); send an object") from error
+    payload = value_of(body)
     if not isinstance(payload, dict):
         raise HTTPRefusal(
             422, f"the request must be an object of settings, got {short_repr(payload)}"

@@ -308,8 +308,10 @@ class TraceReader:
     def _object(self, text: str) -> Line:
         try:
             line = from_json(text)
-        except ValueError:
+        except json.JSONDecodeError:
             raise self._bad("something that is not JSON", "a JSON object") from None
+        except ValueError as error:
+            raise self._bad(f"something that is not JSON ({error})", "a JSON object") from None
         if not isinstance(line, dict):
             raise self._bad(type(line).__name__, "a JSON object")
         return line
