@@ -103,7 +103,13 @@ class RequestGuard(Guard):
         if call := _CALL.search(path):
             body = _checked(body, call[3], by_name=bool(call[2]))
         elif _EVENT.search(path):
-            stream = _checked_event(body, scope["app"].get_blocks().fns)
+            try:
+                stream = _checked_event(body, scope["app"].get_blocks().fns)
+            except HTTPRefusal as error:
+                if "queue/join" in path:  # here Gradio's clients read a list of checks
+                    check = {"__type__": "validate", "is_valid": False, "message": str(error)}
+                    error.detail = [check | {"parameter_name": "request"}]
+                raise
         elif _QUESTION.search(path):
             _check_question(body, scope["app"].get_blocks().blocks)
         elif body and not _OTHERS.search(path):

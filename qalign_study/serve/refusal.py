@@ -13,6 +13,7 @@ class HTTPRefusal(Exception):
     Attributes:
         status: of the answer.
         param, code: as OpenAI's API has them.
+        detail: the sentence, or the form in which a client of Gradio reads it.
     """
 
     def __init__(
@@ -20,6 +21,7 @@ class HTTPRefusal(Exception):
     ) -> None:
         super().__init__(sentence)
         self.status, self.param, self.code = status, param, code
+        self.detail: object = sentence
 
     @property
     def error(self) -> dict[str, object]:
@@ -35,4 +37,4 @@ def respond_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPRefusal)
     close = {"Connection": "close"} if error.status in _UNHEARD else {}
     of_api = request.url.path.startswith("/v1/")
-    return JSONResponse(error.error if of_api else {"detail": str(error)}, error.status, close)
+    return JSONResponse(error.error if of_api else {"detail": error.detail}, error.status, close)
