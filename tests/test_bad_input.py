@@ -225,7 +225,7 @@ PATHS = [
     *(("run", "--task", NAME, "--out", "out"), ("run", "--prompts", NAME, "--out", "out")),
     *(("evaluate", "--task", NAME, "--out", "out"), ("tune", "--task", NAME)),
     *(("run", "--prompt", PROMPT, f"--{role}", name)
-      for role in ("lm", "rm") for name in (NAME, "~nobody-here/model", LOOP)),
+      for role in ("lm", "rm") for name in (NAME, f"{NAME}.gguf", "~nobody-here/model", LOOP)),
     *(("run", "--prompt", PROMPT, "--out", place) for place in (NAME, LOOP)),
     *((command, "--lm", NAME) for command in ("check", "serve")),
 ]  # fmt: skip

@@ -4,6 +4,7 @@ file = GGUFFile(Path("model.gguf"))
 file.architecture, file.n_parameters, file.eos
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ _UNQUANTIZED = {"F64", "F32", "F16", "BF16"}
 
 def is_gguf(path: Path) -> bool:
     """Return whether a path is a GGUF file, by its name."""
-    return path.suffix == ".gguf" and path.is_file()
+    return path.suffix == ".gguf" and os.path.isfile(path)
 
 
 def locate(path: Path) -> dict[str, Any]:
