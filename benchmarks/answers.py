@@ -24,8 +24,8 @@ class Row:
 
     text: str
     label: bool
-    ours: bool
-    theirs: bool
+    product: bool
+    reference: bool
     note: str = ""
 
 
@@ -86,13 +86,15 @@ def print_agreement(title: str, rows: Sequence[Row]) -> None:
     """Print the counts of a table, and the rows on which the two differ."""
     n = len(rows)
     print(f"{title}: {n} rows")
-    print(f"  product agrees with the label      {sum(r.ours == r.label for r in rows):>4}")
-    print(f"  Math-Verify agrees with the label  {sum(r.theirs == r.label for r in rows):>4}")
-    print(f"  the two agree                      {sum(r.ours == r.theirs for r in rows):>4}")
+    print(f"  product agrees with the label      {sum(r.product == r.label for r in rows):>4}")
+    print(f"  Math-Verify agrees with the label  {sum(r.reference == r.label for r in rows):>4}")
+    print(f"  the two agree                      {sum(r.product == r.reference for r in rows):>4}")
     print("  they differ on (label, product, Math-Verify):")
     for row in rows:
-        if row.ours != row.theirs:
-            verdicts = " ".join("yes" if v else "no " for v in (row.label, row.ours, row.theirs))
+        if row.product != row.reference:
+            verdicts = " ".join(
+                "yes" if v else "no " for v in (row.label, row.product, row.reference)
+            )
             print(f"    {verdicts}  {row.text}" + (f"    ({row.note})" if row.note else ""))
     print()
 

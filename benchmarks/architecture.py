@@ -42,15 +42,15 @@ def name_of(path: Path, root: Path = ROOT) -> str:
 
 def imports_of(path: Path) -> set[str]:
     """Every module that a file imports, at its top or within a function."""
-    found = set()
+    imports = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            imports.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             module = node.module or ""
-            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
-    return found
+            imports |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return imports
 
 
 def graph_of(package: str, root: Path = ROOT) -> Graph:
@@ -71,8 +71,8 @@ def parts_of(package: str, root: Path = ROOT) -> Graph:
             parts.setdefault(part, set()).update(m.split(".")[1] for m in imported if "." in m)
     rooms = {part for part in parts if (root / package / part).is_dir()}
     kept = {part for part in parts if part in rooms or parts[part] & rooms} - {"__main__"}
-    found = {p: {m if m in kept else BASE for m in parts[p]} - {p} for p in sorted(kept)}
-    return found | ({BASE: set()} if any(BASE in below for below in found.values()) else {})
+    arrows = {p: {m if m in kept else BASE for m in parts[p]} - {p} for p in sorted(kept)}
+    return arrows | ({BASE: set()} if any(BASE in below for below in arrows.values()) else {})
 
 
 def reach(graph: Graph, part: str) -> set[str]:
@@ -102,13 +102,13 @@ def rows(graph: Graph) -> list[list[str]]:
 def panel(package: str, graph: Graph, x: float, y: float, width: float, height: float) -> list[str]:
     """One package: its boxes in rows from the top, and the arrows between them."""
     graph = reduced(graph)
-    (wide, high), drawn = BOX, rows(graph)
+    (wide, high), box_rows = BOX, rows(graph)
     at = {
         part: (x + GAP + k * (wide + GAP), y + HEAD + n * ROW)
-        for n, row in enumerate(drawn)
+        for n, row in enumerate(box_rows)
         for k, part in enumerate(row)
     }
-    found = [
+    elements = [
         f'<rect class="panel" x="{x}" y="{y}" width="{width}" height="{height}" rx="10"/>',
         f'<text class="title" x="{x + GAP}" y="{y + 27}">{package}</text>',
         f'<text class="says" x="{x + GAP}" y="{y + 47}">{PACKAGES[package]}</text>',
@@ -117,17 +117,17 @@ def panel(package: str, graph: Graph, x: float, y: float, width: float, height: 
         for other in sorted(graph[part]):
             (x1, y1), (x2, y2) = at[part], at[other]
             turn, middle = y2 - (ROW - high), y2 - (ROW - high) / 2
-            found.append(
+            elements.append(
                 f'<path class="arrow" d="M{x1 + wide / 2:g} {y1 + high} V{turn} '
                 f"C{x1 + wide / 2:g} {middle:g} {x2 + wide / 2:g} {middle:g} "
                 f'{x2 + wide / 2:g} {y2 - 6}"/>'
             )
     for part, (left, top) in at.items():
-        found += [
+        elements += [
             f'<rect class="box" x="{left}" y="{top}" width="{wide}" height="{high}" rx="6"/>',
             f'<text x="{left + wide / 2:g}" y="{top + 24}" text-anchor="middle">{part}</text>',
         ]
-    return found
+    return elements
 
 
 def drawing(root: Path = ROOT) -> str:

@@ -80,15 +80,15 @@ RATE = """async ({ run, seconds, plain }) => {
 
 API = "document.querySelector('#watch-player .qp').qalign"
 READY = "document.querySelector('#watch-steps input')?.value === '400'"
-DRAWN = f"({API}.position.source === 'live' ? {API}.trace.chains[0]?.steps.length ?? 0 : 0)"
+STEPS_DRAWN = f"({API}.position.source === 'live' ? {API}.trace.chains[0]?.steps.length ?? 0 : 0)"
 PRESS = f"""seconds => new Promise((resolve) => {{
   const start = performance.now();
   let first = 0;
   const look = () => {{
     const now = performance.now();
-    if (!first && {DRAWN} > 1) first = now;
+    if (!first && {STEPS_DRAWN} > 1) first = now;
     if (!first || now - first < 1e3 * seconds) return requestAnimationFrame(look);
-    const rate = 1e3 * ({DRAWN} - 2) / (now - first);
+    const rate = 1e3 * ({STEPS_DRAWN} - 2) / (now - first);
     resolve({{ first: first - start, rate }});
   }};
   document.querySelector("#watch-run").click();
@@ -98,16 +98,16 @@ PRESS = f"""seconds => new Promise((resolve) => {{
 
 def stats() -> dict[int, list[str]]:
     """The fields of /proc/PID/stat from the state on, of each process that this program started."""
-    found: dict[int, list[str]] = {}
+    processes: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
-            found[int(path.parent.name)] = path.read_text().rsplit(")", 1)[1].split()
+            processes[int(path.parent.name)] = path.read_text().rsplit(")", 1)[1].split()
 
-    def ours(pid: int) -> bool:
-        parent = int(found[pid][1]) if pid in found else 0
-        return parent == os.getpid() or (parent > 1 and ours(parent))
+    def is_child(pid: int) -> bool:
+        parent = int(processes[pid][1]) if pid in processes else 0
+        return parent == os.getpid() or (parent > 1 and is_child(parent))
 
-    return {pid: fields for pid, fields in found.items() if ours(pid)}
+    return {pid: fields for pid, fields in processes.items() if is_child(pid)}
 
 
 def browser_cpu() -> float:
@@ -163,12 +163,12 @@ async def server(seconds: float, visitors: int) -> tuple[float, float]:
     await asyncio.sleep(1)  # past the prompt
     began, at, cpu = sum(counts), time.monotonic(), time.process_time()
     await asyncio.sleep(seconds)
-    drawn, wall = sum(counts) - began, time.monotonic() - at
+    n_steps, wall = sum(counts) - began, time.monotonic() - at
     spent = time.process_time() - cpu
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return drawn / wall / visitors, drawn / spent
+    return n_steps / wall / visitors, n_steps / spent
 
 
 async def browser(seconds: float) -> None:
@@ -185,11 +185,11 @@ async def browser(seconds: float) -> None:
                 await page.wait_for_selector(".qp")
                 await page.add_script_tag(content=script)
                 cpu = browser_cpu()
-                found = await page.evaluate(RATE, {"run": run, "seconds": seconds, "plain": plain})
+                rates = await page.evaluate(RATE, {"run": run, "seconds": seconds, "plain": plain})
                 spent = browser_cpu() - cpu
                 print(
-                    f"browser, {name}: {found['rate']:.1f} steps/s, {found['steps'] / spent:.1f} "
-                    f"per CPU second, first draft after {found['first']:.0f} ms",
+                    f"browser, {name}: {rates['rate']:.1f} steps/s, {rates['steps'] / spent:.1f} "
+                    f"per CPU second, first draft after {rates['first']:.0f} ms",
                     flush=True,
                 )
                 await page.context.close()
@@ -209,10 +209,10 @@ async def press(seconds: float, slower: int) -> None:
                 await page.goto(address + link)
                 await page.wait_for_function(READY)
                 with slowed(slower):
-                    found = await page.evaluate(PRESS, seconds)
+                    rates = await page.evaluate(PRESS, seconds)
                 print(
                     f"page, processor {slower} times slower, weights {weights}: first step "
-                    f"{found['first']:.0f} ms after the press, {found['rate']:.1f} steps/s shown",
+                    f"{rates['first']:.0f} ms after the press, {rates['rate']:.1f} steps/s shown",
                     flush=True,
                 )
                 await page.close()
@@ -242,8 +242,8 @@ async def fresh(steps: int, seed: int) -> bool:
     for k in range(-(-steps // STEPS_A_RUN)):
         prompt, _ = new_problem(list(KINDS.values())[k % len(KINDS)], rng)
         beta, temperature = SETTINGS[k % len(SETTINGS)]
-        given = {"prompt": prompt, "beta": beta, "temperature": temperature}
-        run = Run.read(given).with_changes(
+        settings = {"prompt": prompt, "beta": beta, "temperature": temperature}
+        run = Run.read(settings).with_changes(
             rm="embedded-weak" if k % 4 == 3 else "embedded",
             steps=STEPS_A_RUN - 1,
             pool=SAMPLES_A_RUN,
@@ -252,8 +252,8 @@ async def fresh(steps: int, seed: int) -> bool:
         runs.append(run)
 
     async def lines(run: Run) -> str:
-        drawn = record(lm.with_sampling(run.sampling), rewards[run.rm], run)
-        return "".join([item.line async for item in drawn])
+        recording = record(lm.with_sampling(run.sampling), rewards[run.rm], run)
+        return "".join([item.line async for item in recording])
 
     with TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{k}.jsonl" for k in range(len(runs))]
@@ -261,14 +261,14 @@ async def fresh(steps: int, seed: int) -> bool:
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text, encoding="utf-8")
         command = ["node", str(ROOT / "tests" / "js" / "replay_files.js"), *map(str, paths)]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        counts = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     print(
-        f"fresh: {found['steps']} steps and {found['samples']} samples of {len(paths)} problems, "
-        f"{found['tokens']} tokens; rewards differ by {found['reward']:.1e} at most"
+        f"fresh: {counts['steps']} steps and {counts['samples']} samples of {len(paths)} problems, "
+        f"{counts['tokens']} tokens; rewards differ by {counts['reward']:.1e} at most"
     )
     for name in ("excused", "failures"):
-        print(f"fresh, {name}: {len(found[name])}", *found[name], sep="\n  ")
-    return not found["failures"]
+        print(f"fresh, {name}: {len(counts[name])}", *counts[name], sep="\n  ")
+    return not counts["failures"]
 
 
 def main() -> None:
@@ -278,17 +278,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--steps", type=int, default=0, help="fresh steps that both draw")
     parser.add_argument("--seed", type=int, default=1, help="of the fresh problems")
-    asked = parser.parse_args()
-    if asked.steps:
-        sys.exit(not asyncio.run(fresh(asked.steps, asked.seed)))
+    options = parser.parse_args()
+    if options.steps:
+        sys.exit(not asyncio.run(fresh(options.steps, options.seed)))
     weigh()
     for visitors in (1, VISITORS):
-        rate, per_cpu = asyncio.run(server(asked.seconds, visitors))
+        rate, per_cpu = asyncio.run(server(options.seconds, visitors))
         print(f"server, {visitors} at once: {rate:.1f} steps/s for each, {per_cpu:.1f} of all per "
               "CPU second", flush=True)  # fmt: skip
-    asyncio.run(browser(asked.seconds))
+    asyncio.run(browser(options.seconds))
     for slower in (1, PHONE):
-        asyncio.run(press(asked.seconds, slower))
+        asyncio.run(press(options.seconds, slower))
 
 
 if __name__ == "__main__":

@@ -88,14 +88,14 @@ async def _run_engine(
     """
     measured, endless = Measured(), 10**9
     steps = run_chains(lm, rm, prompt, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
-    drawn = lm.engine.n_tokens
+    n_before = lm.engine.n_tokens
     with clock(measured, lm.engine.net.device.type) as spent:
         async with aclosing(steps):
             async for _ in steps:
                 measured.steps += 1
                 if spent() > limit:
                     break
-    measured.tokens = lm.engine.n_tokens - drawn
+    measured.tokens = lm.engine.n_tokens - n_before
     return measured
 
 

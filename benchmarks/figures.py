@@ -101,14 +101,14 @@ def maximum_against_normal() -> go.Figure:
     return fig
 
 
-def fitted_mixtures() -> go.Figure:
+def fit_mixtures() -> go.Figure:
     """Rewards of samples of nine problems, each with its fitted normal mixture."""
     fits = [(known, fit_mixture(known.rewards)) for known in evaluated().values()]
-    found = [(known, mixture) for known, mixture in fits if mixture is not None]
-    columns = min(3, len(found))
-    fig = _panels([known.title(46) for known, _ in found], columns)
+    fitted = [(known, mixture) for known, mixture in fits if mixture is not None]
+    columns = min(3, len(fitted))
+    fig = _panels([known.title(46) for known, _ in fitted], columns)
     fig.update_annotations(font_size=12)
-    for k, (known, mixture) in enumerate(found):
+    for k, (known, mixture) in enumerate(fitted):
         rewards = np.array(known.rewards)
         pad = 0.25 * float(np.ptp(rewards))
         r = np.linspace(rewards.min() - pad, rewards.max() + pad, 300)
@@ -124,7 +124,7 @@ def fitted_mixtures() -> go.Figure:
 FIGURES = {
     "Largest of n normal rewards against the Gumbel distribution": maximum_against_gumbel,
     "Largest of n normal rewards against the target at β*(n)": maximum_against_normal,
-    "Rewards of samples, one prompt per panel, and the fitted normal mixture": fitted_mixtures,
+    "Rewards of samples, one prompt per panel, and the fitted normal mixture": fit_mixtures,
 }
 
 
@@ -134,8 +134,8 @@ def main() -> None:
     options = parser.parse_args()
     parts = []
     for title, draw in FIGURES.items():
-        drawn = draw().to_html(full_html=False, include_plotlyjs=not parts)
-        parts.append(f"<h2>{title}</h2>\n{drawn}")
+        figure_html = draw().to_html(full_html=False, include_plotlyjs=not parts)
+        parts.append(f"<h2>{title}</h2>\n{figure_html}")
     page = "\n".join(['<!doctype html><meta charset="utf-8"><title>Appendix</title>', *parts])
     options.out.write_text(page, encoding="utf-8")
 

@@ -57,8 +57,8 @@ class Search:
         return read(state.response.text) == self.problem.answer
 
     async def pool(self, n: int, seed: int) -> list[ScoredResponse]:
-        drawn = sample_iid(self.lm, self.rm, self.problem.prompt, n=n, seed=seed)
-        return [each async for each in drawn]
+        samples = sample_iid(self.lm, self.rm, self.problem.prompt, n=n, seed=seed)
+        return [each async for each in samples]
 
     async def share(self) -> float:
         """The right answer's share in the weighted vote of many samples."""
@@ -69,10 +69,10 @@ class Search:
     async def passes(self, seed: int, share: float) -> str | None:
         """What to print of a seed that passes all rules; None for another."""
         steps: list[Step] = []
-        drawn = run_chain(self.lm, self.rm, self.problem.prompt, target=self.target,
-                          steps=self.steps, seed=seed)  # fmt: skip
-        found = 0
-        async for step in drawn:
+        walk = run_chain(self.lm, self.rm, self.problem.prompt, target=self.target,
+                         steps=self.steps, seed=seed)  # fmt: skip
+        found_at = 0
+        async for step in walk:
             steps.append(step)
             right, before = self.is_right(step.state), steps[max(0, step.t - 1)].state
             if step.t == 0:
@@ -83,16 +83,16 @@ class Search:
                 if right or not (step.accepted and is_worse(before, step.proposal)):
                     return None
                 self.passed[2] += 1
-            elif not found:
+            elif not found_at:
                 if right:
-                    found = step.t
+                    found_at = step.t
                     self.passed[3] += 1
                 elif step.t >= RIGHT_BY:
                     return None
             elif self.is_right(before) and not step.accepted and not self.is_right(step.proposal):
                 self.passed[4] += 1
                 break
-            elif step.t >= found + REJECTED_WITHIN:
+            elif step.t >= found_at + REJECTED_WITHIN:
                 return None
         pool = await self.pool(self.samples, seed)
         rules = [majority_vote(pool, read).answer, read(best_of_n(pool).chosen.response.text)]
@@ -117,7 +117,7 @@ class Search:
         self.passed[9] += 1
         return (
             f"seed {seed}: majority vote and best-of-n {rules}, chain {vote.shares[:3]}, right at "
-            f"step {found}, R-hat {halves}, worth {worth:.0f} independent states"
+            f"step {found_at}, R-hat {halves}, worth {worth:.0f} independent states"
         )
 
 
@@ -138,8 +138,8 @@ async def search(options: argparse.Namespace) -> None:
 
     async def one(seed: int) -> None:
         async with turns:
-            if said := await of.passes(seed, share):
-                print(said, flush=True)
+            if summary := await of.passes(seed, share):
+                print(summary, flush=True)
 
     await asyncio.gather(*map(one, range(options.seeds)))
     passed = ", ".join(f"rule {rule}: {of.passed[rule]}" for rule in range(1, 10))

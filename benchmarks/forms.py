@@ -26,11 +26,11 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "room": ("My room number is {}.", tuple(map(str, range(101, 400)))),
 }
 ASK = "Fill in the form ({}).\n\n{}"
-SHOWN = 2
+N_EXAMPLES = 2
 """Forms that a prompt shows filled in, as turns of a conversation."""
 
 
-def drawn(rng: random.Random) -> tuple[str, str]:
+def draw_form(rng: random.Random) -> tuple[str, str]:
     """A note, and its form."""
     values = {key: rng.choice(choices) for key, (_, choices) in FIELDS.items()}
     facts = [sentence.format(values[key]) for key, (sentence, _) in FIELDS.items()]
@@ -42,8 +42,8 @@ def problem(seed: int) -> dict[str, str]:
     """A problem: a conversation in which some forms are filled in, and one more note."""
     rng = random.Random(seed)
     turns = []
-    for _ in range(SHOWN + 1):
-        note, form = drawn(rng)
+    for _ in range(N_EXAMPLES + 1):
+        note, form = draw_form(rng)
         turns += [{"role": "user", "content": ASK.format(", ".join(FIELDS), note)}]
         turns += [{"role": "assistant", "content": form}]
     answer = turns.pop()["content"]

@@ -38,14 +38,14 @@ async def measure(browser: object, address: str, ready: str) -> tuple[float, flo
     page = await context.new_page()
     await page.goto(address)
     await page.wait_for_selector(ready)
-    shown = await page.evaluate("performance.now()")
+    ready_at = await page.evaluate("performance.now()")
     await page.wait_for_function(f"{PAINT} > 0")
     await page.evaluate("document.fonts.ready")
     await page.wait_for_timeout(2000)  # the queue's stream never closes: no "network idle" to await
     answered = await page.evaluate(ANSWER)
     paint, (size, gradio) = await page.evaluate(PAINT), await page.evaluate(BYTES)
     await context.close()
-    return paint - answered, shown - answered, size, gradio
+    return paint - answered, ready_at - answered, size, gradio
 
 
 async def main() -> None:
@@ -57,9 +57,9 @@ async def main() -> None:
             _, _, own, alone = await measure(browser, address, "#here")
         with serve(app.build_app(), **app.launch_options()) as address:
             await measure(browser, address, ".qp")
-            paint, shown, size, gradio = await measure(browser, address, ".qp")
+            paint, ready_at, size, gradio = await measure(browser, address, ".qp")
     print(f"first contentful paint   {paint:.0f} ms after the server's answer  (<= 1000 ms)")
-    print(f"the recorded run plays   {shown:.0f} ms after it")
+    print(f"the recorded run plays   {ready_at:.0f} ms after it")
     print(
         f"page and data            {size / 1e3:.0f} kB, of an empty Gradio app {own / 1e3:.0f} kB"
     )

@@ -89,9 +89,9 @@ async def tree(browser: object, steps: int, length: int = 200) -> None:
     await page.set_content(standalone(deep_trace(steps, length), options="autoplay: false"))
     took = await page.evaluate(TREE_MS)
     rates = [await page.evaluate(MOVE_FPS, larger) for larger in (1, 4, 8)]
-    told = ", ".join(f"{rate:.0f}" for rate in rates)
+    rates_text = ", ".join(f"{rate:.0f}" for rate in rates)
     print(f"tree, {steps} x {length} tokens  drawn in {took:.0f} ms  (<= 1000 ms)")
-    print(f"moving it, larger and larger  {told} frames/s  (>= 45/s)")
+    print(f"moving it, larger and larger  {rates_text} frames/s  (>= 45/s)")
     await page.close()
 
 

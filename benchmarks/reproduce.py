@@ -41,9 +41,9 @@ async def draw_again(shipped: Results, n_problems: int, budget: int, folder: Pat
         ("language", lm, header.lm_revision),
         ("reward", rm, header.rm_revision),
     ):
-        found = getattr(model, "revision", "")
-        if found != expected:
-            sys.exit(f"the {name} model is {found or '?'}, the results are of {expected or '?'}")
+        revision = getattr(model, "revision", "")
+        if revision != expected:
+            sys.exit(f"the {name} model is {revision or '?'}, the results are of {expected or '?'}")
 
     problems = load_problems(header.task)[:n_problems]
     run = header.run.with_changes(pool=budget)
@@ -61,19 +61,19 @@ async def draw_again(shipped: Results, n_problems: int, budget: int, folder: Pat
     return results_in(folder)
 
 
-def cut(shipped: Record, drawn: Record) -> Record:
+def cut(shipped: Record, redrawn: Record) -> Record:
     """As many of the shipped draws as were drawn again: averages over more are less noisy."""
     draws = [f.name for f in fields(Record) if f.name.startswith(("pool_", "chain_"))]
-    return replace(shipped, **{n: getattr(shipped, n)[: len(getattr(drawn, n))] for n in draws})
+    return replace(shipped, **{n: getattr(shipped, n)[: len(getattr(redrawn, n))] for n in draws})
 
 
-def begins_with(shipped: Record, drawn: Record) -> bool:
+def begins_with(shipped: Record, redrawn: Record) -> bool:
     """Whether the shipped record begins with the draws of the other one."""
     names = ("pool_cost", "chain_cost", "chain_accepted", "pool_reward", "chain_reward")
     return all(
         np.allclose(getattr(shipped, name)[: len(new)], new, rtol=0, atol=1e-3)
         for name in names
-        for new in (getattr(drawn, name),)
+        for new in (getattr(redrawn, name),)
     )
 
 
@@ -88,13 +88,13 @@ def main() -> None:
     shipped = replace(whole, records=whole.records[: options.problems])
     budget = min(options.budget, whole.header.pool)
     with tempfile.TemporaryDirectory() as folder:
-        drawn = asyncio.run(draw_again(whole, len(shipped.records), budget, Path(folder)))
+        redrawn = asyncio.run(draw_again(whole, len(shipped.records), budget, Path(folder)))
 
-    pairs = list(zip(shipped.records, drawn.records, strict=True))
+    pairs = list(zip(shipped.records, redrawn.records, strict=True))
     same = sum(begins_with(old, new) for old, new in pairs)
     print(f"{same} of {len(pairs)} problems have the same numbers")
     ns = sorted({1, budget // 4, budget // 2, budget})
-    new = {(p.method, p.n): p for p in curves(drawn, budget="samples", ns=ns)}
+    new = {(p.method, p.n): p for p in curves(redrawn, budget="samples", ns=ns)}
     outside = 0
     print(f"{'method':8}{'n':>5}{'shipped':>9}{'band':>17}{'again':>8}")
     alike = replace(shipped, records=tuple(cut(old, again) for old, again in pairs))

@@ -40,7 +40,7 @@ def main() -> None:
 
     start = time.perf_counter()
     minimum_bayes_risk(samples, rouge1)
-    ours = time.perf_counter() - start
+    product = time.perf_counter() - start
 
     scorer = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=False)
     pairs = [rng.choices(texts, k=2) for _ in range(options.pairs)]
@@ -53,7 +53,7 @@ def main() -> None:
         max(abs(rouge1(y, other) - value), abs(matrix[place[y], place[other]] - value))
         for (y, other), value in zip(pairs, theirs, strict=True)
     )
-    print(f"{options.responses} responses of {options.words} words: {ours:.2f} s")
+    print(f"{options.responses} responses of {options.words} words: {product:.2f} s")
     print(f"rouge-score, all pairs: {a_pair * options.responses**2:.0f} s (estimated)")
     print(f"largest difference in {options.pairs} pairs: {worst:.1e}")
 

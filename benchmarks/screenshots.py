@@ -46,7 +46,7 @@ SETTLED = """() => Promise.all(document.getAnimations().map((a) => a.finished.ca
         requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))"""
 TOP = """() => { scrollTo(0, 0);
     document.querySelector('.learn-highlight')?.scrollIntoView({ block: 'nearest' }) }"""
-DRAWN = 600
+DRAWING_TIME = 600
 """Milliseconds that figures may take to follow the window's size; nothing says when they have."""
 
 BLOCKS = ["run", "--move", "suffix+block(:)", "--task", "inventory", "--problem", "0"]
@@ -86,8 +86,8 @@ def runs(page_name: str, until: str, *, step: int = 0, stops: bool = False) -> P
     """Run, wait until something is there, go to a step as soon as it is, and perhaps stop."""
 
     async def prepare(page: Any) -> None:
-        told = page.locator(f"#{page_name}").get_by_text("settings are in place")
-        await told.first.wait_for(state="attached")
+        notice = page.locator(f"#{page_name}").get_by_text("settings are in place")
+        await notice.first.wait_for(state="attached")
         await page.click(f"#{page_name}-run")
         await page.wait_for_selector(until, state="attached")
         if step:  # where motion is unwanted nothing goes there by itself
@@ -130,8 +130,8 @@ def teaches(members: int) -> Prepare:
         await page.keyboard.press("n")
         await page.wait_for_selector("nav >> text=The class")
         await page.keyboard.press("Space")
-        drawn = "document.querySelector('.room-chains')?.getAttribute('d').split('L').length"
-        await page.wait_for_function(f"() => {drawn} > {members * 30}", timeout=120_000)
+        n_points = "document.querySelector('.room-chains')?.getAttribute('d').split('L').length"
+        await page.wait_for_function(f"() => {n_points} > {members * 30}", timeout=120_000)
 
     return prepare
 
@@ -251,7 +251,7 @@ async def look(page: Any, width: int, height: int, dark: bool) -> None:
         dark,
     )
     await page.evaluate(TOP)
-    await page.wait_for_timeout(DRAWN)
+    await page.wait_for_timeout(DRAWING_TIME)
     await page.evaluate(SETTLED)
 
 
@@ -303,7 +303,7 @@ async def everything(browser: Any, address: str, out: Path, only: str) -> list[s
 
 async def readme(browser: Any, address: str, only: str) -> None:
     """The pictures of README and docs."""
-    found = {state.name: state for state in states()}
+    by_name = {state.name: state for state in states()}
     for name, state, width, height, dark in (
         ("watch-dark", "watch", 1280, 800, True),
         ("watch-phone", "watch", 390, 844, False),
@@ -320,11 +320,11 @@ async def readme(browser: Any, address: str, only: str) -> None:
     ):
         if only not in state:
             continue
-        async with opened(browser, address, found[state]) as page:
+        async with opened(browser, address, by_name[state]) as page:
             await look(page, width, height, dark)
             await take(page, README / f"{name}.png")
     if only in "watch":
-        async with opened(browser, address, found["watch"]) as page:
+        async with opened(browser, address, by_name["watch"]) as page:
             await animate(page, README / "watch.gif", 0, 7)
     if only in "moves":
         moves = State("moves", "tab=watch", ".qp-bead", opens(block_trace()))

@@ -62,9 +62,9 @@ async def serve() -> None:
                 path = lines[0].split()[1]
                 sizes = [line.split(":")[1] for line in lines if line.startswith("content-length")]
                 body = json.loads(await reader.readexactly(int(sizes[0]))) if sizes else {}
-                seconds, said = answer(path, body, tokenizer)
+                seconds, reply = answer(path, body, tokenizer)
                 await asyncio.sleep(seconds)
-                content = json.dumps(said).encode()
+                content = json.dumps(reply).encode()
                 kind = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
                 writer.write(kind + b"content-length: %d\r\n\r\n" % len(content) + content)
         except (asyncio.IncompleteReadError, ConnectionError):

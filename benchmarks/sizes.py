@@ -35,12 +35,12 @@ def code_lines(path: Path) -> int:
 
 def sizes() -> dict[str, Counter[str]]:
     """Code lines by package, and in each by subpackage or module."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for package in PACKAGES:
-        found[package] = Counter()
+        counts[package] = Counter()
         for path in sorted((ROOT / package).rglob("*.py")):
-            found[package][path.relative_to(ROOT / package).parts[0]] += code_lines(path)
-    return found
+            counts[package][path.relative_to(ROOT / package).parts[0]] += code_lines(path)
+    return counts
 
 
 def main() -> None:

@@ -77,16 +77,16 @@ async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -
     for seed in going_on(k, n):
         prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
         address = f"{server.address}/call/v2/run_chain"
-        asked = {"prompt": prompt, "steps": STEPS, "seed": seed}
-        answer = await client.post(address, json=asked)
+        settings = {"prompt": prompt, "steps": STEPS, "seed": seed}
+        answer = await client.post(address, json=settings)
         answer.raise_for_status()
         with contextlib.suppress(TimeoutError):
             patience = 5.0 if seed % 2 else None
-            said = await asyncio.wait_for(
+            outcome = await asyncio.wait_for(
                 heard(client, f"{server.address}/call/run_chain/{answer.json()['event_id']}"),
                 patience,
             )
-            n["lost calls"] += said != "complete"
+            n["lost calls"] += outcome != "complete"
         n["calls"] += 1
 
 

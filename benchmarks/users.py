@@ -134,8 +134,8 @@ async def run(
     client: httpx.AsyncClient, server: Server, page: Page, user: User, **form: Any
 ) -> bool:
     """Run a chain as the page does; return True if it ended well."""
-    asked = {f"watch-{name}": value for name, value in form.items()}
-    return await call(client, server, page.run, user, list((page.settings | asked).values()))
+    changes = {f"watch-{name}": value for name, value in form.items()}
+    return await call(client, server, page.run, user, list((page.settings | changes).values()))
 
 
 def _added(value: Any) -> str:

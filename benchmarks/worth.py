@@ -26,7 +26,7 @@ SETTINGS = {"decisions": DECISIONS, "most": MOST, "problems": PROBLEMS, "seed": 
 def world(rarity: int, near_miss: float) -> dict[str, float]:
     """One world: where it lies on the map, and how much more often QAlign is right there."""
     chance = (1 / rarity) ** (1 / DECISIONS)
-    found = [
+    explorations = [
         explore(
             Situation(DECISIONS, chance, near_miss, beta),
             most=MOST, n_problems=PROBLEMS, seed=SEED,
@@ -35,7 +35,7 @@ def world(rarity: int, near_miss: float) -> dict[str, float]:
     ]  # fmt: skip
 
     def best(method: str) -> Exploration:
-        return max(found, key=lambda each: each.right[method][-1].mean())  # type: ignore[index]
+        return max(explorations, key=lambda each: each.right[method][-1].mean())  # type: ignore[index]
 
     qalign, wmv = best("qalign"), best("wmv")
     gap = qalign.right["qalign"][-1].mean() - wmv.right["wmv"][-1].mean()
@@ -51,11 +51,11 @@ def worlds() -> Iterator[dict[str, float]]:
 
 
 def main() -> None:
-    made = list(worlds())
-    columns = {name: [each[name] for each in made] for name in made[0]}
+    rows = list(worlds())
+    columns = {name: [each[name] for each in rows] for name in rows[0]}
     text = json.dumps({"settings": SETTINGS, "worlds": columns}, indent=1)
     PATH.write_text(text + "\n", encoding="utf-8")
-    for each in made:
+    for each in rows:
         print(*each.values())
 
 

@@ -24,7 +24,7 @@ from qalign_core.run import Limits, Run
 from qalign_study.commands import main
 
 
-def said(*arguments: str) -> tuple[int | str | None, str]:
+def call(*arguments: str) -> tuple[int | str | None, str]:
     """How a command ended, and what it wrote."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
@@ -40,12 +40,12 @@ def command_line(folder: Path, name: str, value: str) -> dict[str, object]:
     prompts.write_text(json.dumps({"prompt": PROMPT}) + "\n")
     out = folder / "out"
     small = ["--steps", "1", "--max-new-tokens", "4", option, value, "--quiet"]
-    ended, _ = said("run", "--prompts", str(prompts), "--out", str(out), *small)
+    ended, _ = call("run", "--prompts", str(prompts), "--out", str(out), *small)
     assert ended == 0
     return {
-        "help": {each: said(each, "--help")[1] for each in ("run", "compare", "evaluate")},
+        "help": {each: call(each, "--help")[1] for each in ("run", "compare", "evaluate")},
         "refused": [
-            said("run", "--prompt", "x", option, wrong, "--steps", "1") for wrong in ("10", "few")
+            call("run", "--prompt", "x", option, wrong, "--steps", "1") for wrong in ("10", "few")
         ],
         "set": json.loads((out / "set.json").read_text("utf-8")),
         "trace": getattr(read_trace(out / "00000.jsonl").header, name),
@@ -56,9 +56,9 @@ def page(name: str, value: str) -> dict[str, object]:
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
     demo = app.build_app(runs)
     label = Run.__dataclass_fields__[name].metadata["label"]
-    shown = {c["id"]: c["props"] for c in demo.config["components"]}
-    buttons = {id: props.get("elem_id") for id, props in shown.items()}
-    widgets = {id for id, props in shown.items() if props.get("label") == label}
+    components = {c["id"]: c["props"] for c in demo.config["components"]}
+    buttons = {id: props.get("elem_id") for id, props in components.items()}
+    widgets = {id for id, props in components.items() if props.get("label") == label}
     clicks = {
         buttons[id]: event
         for event in demo.config["dependencies"]
@@ -66,21 +66,18 @@ def page(name: str, value: str) -> dict[str, object]:
         if what == "click" and buttons.get(id) in ("watch-run", "compare-run")
     }
     with serve(demo, **app.launch_options()) as address:
-        call = f"{address}gradio_api/call/"
-        given = {"prompt": PROMPT, "steps": 1, name: int(value)}
-        event = httpx.post(f"{call}v2/run_chain", json=given).json()["event_id"]
-        text = httpx.get(f"{call}run_chain/{event}").text.strip().rsplit("data: ", 1)[1]
-    found, notice = linked("watch", {name: value}, runs, Run(PROMPT)) or (
-        None,
-        "",
-    )
+        api_url = f"{address}gradio_api/call/"
+        request = {"prompt": PROMPT, "steps": 1, name: int(value)}
+        event = httpx.post(f"{api_url}v2/run_chain", json=request).json()["event_id"]
+        text = httpx.get(f"{api_url}run_chain/{event}").text.strip().rsplit("data: ", 1)[1]
+    run, notice = linked("watch", {name: value}, runs, Run(PROMPT)) or (None, "")
     return {
         "widgets": len(widgets),
         "sent": {at: len(widgets & set(event["inputs"])) for at, event in clicks.items()},
         "scripts": clicks["watch-run"]["js"],
         "api": demo.get_api_info()["named_endpoints"],
         "called": getattr(parse_trace(json.loads(text)[0]).header, name),
-        "link": [getattr(found, name), notice, found.query()],
+        "link": [getattr(run, name), notice, run.query()],
     }
 
 

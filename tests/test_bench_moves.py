@@ -64,23 +64,23 @@ def mine(tmp_path):
 @pytest.mark.slow
 def test_a_users_move_runs_and_a_planted_error_is_caught_with_its_worst_pair(mine, capsys):
     assert main(["bench-moves", "suffix", "entropy", f"{mine}:Mine"]) == 0
-    told = capsys.readouterr().out
-    assert told.count("holds") == 15
-    assert told.count("certified for texts of 1 to 256 tokens") == 3
-    assert "FAILS" not in told
+    output = capsys.readouterr().out
+    assert output.count("holds") == 15
+    assert output.count("certified for texts of 1 to 256 tokens") == 3
+    assert "FAILS" not in output
     assert main(["bench-moves", f"{mine}:Planted"]) == 2
-    said = capsys.readouterr()
-    assert "FAILS" in said.out
-    assert "worst pair: " in said.out
-    assert f"not certified: {mine}:Planted" in said.err
+    streams = capsys.readouterr()
+    assert "FAILS" in streams.out
+    assert "worst pair: " in streams.out
+    assert f"not certified: {mine}:Planted" in streams.err
 
 
 def test_a_move_that_cannot_reach_every_response_is_caught(mine, capsys):
     assert main(["bench-moves", f"{mine}:Stuck"]) == 2
-    told = capsys.readouterr().out
-    assert "cannot reach every response" in told
-    assert "nan" not in told
-    assert "-0.0" not in told
+    output = capsys.readouterr().out
+    assert "cannot reach every response" in output
+    assert "nan" not in output
+    assert "-0.0" not in output
 
 
 PLANTED = """
@@ -302,18 +302,18 @@ def test_a_move_that_cannot_be_replayed_is_refused_in_one_sentence(name, reason,
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "sentence"),
     [
         ("def propose(self, choices, y): ...", "needs `async def propose(self, choices, y)`"),
         ("async def propose(self, choices, y): return 'a'", "returned str; return a Proposal"),
         ("", "needs `async def propose"),
     ],
 )
-def test_a_move_that_is_none_is_told_in_one_sentence(code, said, tmp_path, capsys):
+def test_a_move_that_is_none_is_told_in_one_sentence(code, sentence, tmp_path, capsys):
     path = tmp_path / "mine.py"
     path.write_text(f"class Mine:\n    {code or 'pass'}\n")
     assert main(["bench-moves", f"{path}:Mine"]) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
     assert main(["bench-moves", f"{path}:Nope"]) == 2
     assert "has no function or class Nope" in capsys.readouterr().err
 
@@ -330,10 +330,10 @@ def test_blocks_help_where_the_rest_does_not_depend_on_them_and_not_where_it_doe
 
 def test_every_world_has_texts_that_a_block_refuses_and_a_rare_best_one():
     for lm in worlds():
-        found = in_world(lm, Mixture((Suffix(), Block(lm.delimiters(":"))), (0.5, 0.5)))
-        assert found.is_exact
-        assert 0 < found.gap < 0.5
-        assert found.distance < 1e-9
+        result = in_world(lm, Mixture((Suffix(), Block(lm.delimiters(":"))), (0.5, 0.5)))
+        assert result.is_exact
+        assert 0 < result.gap < 0.5
+        assert result.distance < 1e-9
 
 
 @pytest.mark.slow

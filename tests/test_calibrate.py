@@ -50,13 +50,13 @@ def test_tilting_survives_a_tiny_beta_and_refuses_a_wrong_one():
 def test_two_components_are_found_where_there_are_two_and_one_where_there_is_one():
     rng = np.random.default_rng(0)
     low, high = rng.normal(-4, 2.5, 600), rng.normal(5, 1, 400)
-    found = fit_mixture(np.concatenate([low, high]))
+    fit = fit_mixture(np.concatenate([low, high]))
     # four standard errors of each estimate, roughly
-    assert found.weights == pytest.approx((0.6, 0.4), abs=0.08)
-    assert found.means == pytest.approx((-4, 5), abs=0.5)
-    assert found.sds == pytest.approx((2.5, 1.0), abs=0.4)
-    assert found.bic < found.bic_other
-    assert found.dominant == 0
+    assert fit.weights == pytest.approx((0.6, 0.4), abs=0.08)
+    assert fit.means == pytest.approx((-4, 5), abs=0.5)
+    assert fit.sds == pytest.approx((2.5, 1.0), abs=0.4)
+    assert fit.bic < fit.bic_other
+    assert fit.dominant == 0
     single = fit_mixture(rng.normal(1, 2, 1000))
     assert len(single.weights) == 1
     assert (single.means[0], single.sds[0]) == pytest.approx((1, 2), abs=0.3)
@@ -115,9 +115,9 @@ def test_kl_is_that_of_the_target():
     lm = letters()
     chain = exact_chain(lm, correlated_reward, Target(0.8))
     exact = np.sum(chain.target * np.log(chain.target / chain.base))
-    drawn = np.random.default_rng(3).choice(chain.rewards, 100_000, p=chain.base)
-    assert kl_from_base(softmax(drawn, 0.8)) == pytest.approx(exact, rel=0.05)
-    both = np.array([softmax(drawn, 0.8), softmax(drawn, 8.0)])
+    rewards = np.random.default_rng(3).choice(chain.rewards, 100_000, p=chain.base)
+    assert kl_from_base(softmax(rewards, 0.8)) == pytest.approx(exact, rel=0.05)
+    both = np.array([softmax(rewards, 0.8), softmax(rewards, 8.0)])
     assert kl_from_base(both).tolist() == [kl_from_base(each) for each in both]
 
 
@@ -141,7 +141,7 @@ def exact_beta(target=0.5):
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [0.05, 0.5, 20.0])
 async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start):
-    found = await tune_beta(
+    tuned = await tune_beta(
         letters(),
         TableReward(),
         ["a", "b", "c", "d", "e", "f"],
@@ -150,12 +150,12 @@ async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start)
         seed=1,
     )
     # about 500 changed proposals in 6 chains: the standard error of the rate is about 0.03
-    assert exact_changed_acceptance(found.beta) == pytest.approx(0.5, abs=0.1)
-    assert found.low < found.beta < found.high
-    assert found.acceptance == pytest.approx(0.5, abs=1e-3)
-    assert found.overall > found.acceptance
-    assert found.rounds[0] == start
-    assert found.cost.generated > 0
+    assert exact_changed_acceptance(tuned.beta) == pytest.approx(0.5, abs=0.1)
+    assert tuned.low < tuned.beta < tuned.high
+    assert tuned.acceptance == pytest.approx(0.5, abs=1e-3)
+    assert tuned.overall > tuned.acceptance
+    assert tuned.rounds[0] == start
+    assert tuned.cost.generated > 0
 
 
 @pytest.mark.slow
@@ -165,8 +165,8 @@ async def test_the_band_holds_the_right_beta():
         proposals, _ = await propose(
             letters(), TableReward(), "abcdefgh", target=Target(0.6), steps=64, seed=seed
         )
-        found = beta_for(proposals, 0.5, n_bootstrap=400)
-        hits += found.low <= right <= found.high
+        tuned = beta_for(proposals, 0.5, n_bootstrap=400)
+        hits += tuned.low <= right <= tuned.high
     # a band of 90 % (eight prompts make it a little narrow) misses 4 of 10 once in 80 seeds
     assert hits >= 7
 
@@ -176,9 +176,9 @@ async def test_proposals_at_one_beta_tell_the_acceptance_at_others():
         letters(), TableReward(), "abcdefgh", target=Target(0.8), steps=200, seed=3
     )
     for beta in (0.55, 0.8, 1.2):
-        found = proposals.acceptance(beta)
+        acceptance = proposals.acceptance(beta)
         # 1,200 proposals, fewer effective ones at other betas: four standard errors
-        assert found == pytest.approx(exact_changed_acceptance(beta), abs=0.1)
+        assert acceptance == pytest.approx(exact_changed_acceptance(beta), abs=0.1)
     assert proposals.acceptance(0.01) is None  # too far away to tell
 
 
@@ -225,13 +225,13 @@ def test_where_beta_decides_nothing_it_says_so():
 
 def test_the_beta_of_two_proposals_by_hand():
     # one is always accepted, the other with exp(-1 / beta): 0.75 on average at 1 / log 2
-    found = beta_for(proposals_of([0, 0], [1, -1]), 0.75)
-    assert found.reached
-    assert found.beta == pytest.approx(1 / math.log(2), rel=1e-3)
+    tuned = beta_for(proposals_of([0, 0], [1, -1]), 0.75)
+    assert tuned.reached
+    assert tuned.beta == pytest.approx(1 / math.log(2), rel=1e-3)
     # three of four are accepted at every beta: 0.5 is never reached, and lies below if anywhere
-    found = beta_for(proposals_of([0] * 4, [1, 1, 1, -1]), 0.5)
-    assert not found.reached
-    assert found.beta < 0.01
+    tuned = beta_for(proposals_of([0] * 4, [1, 1, 1, -1]), 0.5)
+    assert not tuned.reached
+    assert tuned.beta < 0.01
 
 
 @pytest.mark.parametrize(

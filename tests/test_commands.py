@@ -23,7 +23,7 @@ from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.sheet.words import describe_mixing
-from qalign_study.train.reward_training import ASKED, _join
+from qalign_study.train.reward_training import SETTINGS, _join
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,14 +70,14 @@ def test_a_program_that_keeps_the_output_in_memory_can_call_a_command(monkeypatc
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_own_options_first_models_last_and_two_examples_at_the_end(name, capsys):
-    told = help_of(name, capsys)
-    groups = [line for line in told.splitlines() if line and not line.startswith(" ")]
+    help_text = help_of(name, capsys)
+    groups = [line for line in help_text.splitlines() if line and not line.startswith(" ")]
     assert groups[0].startswith(f"usage: qalign {name} [OPTIONS]")
     assert len(groups[0]) < 60
     assert groups[-1] == "Examples:"
     if "loading of models:" in groups:
         assert groups[-2] == "loading of models:"
-    examples = told.partition("\nExamples:\n")[2].splitlines()
+    examples = help_text.partition("\nExamples:\n")[2].splitlines()
     assert len(examples) == 2
     for each in examples:
         assert each.startswith(f"  qalign {name} ")
@@ -117,16 +117,18 @@ def test_an_option_that_was_renamed_keeps_its_old_name(old, new, capsys):
 
 def differing(commands: Mapping[str, Callable[[argparse.ArgumentParser], object]]) -> list[str]:
     """Options of several commands that do not mean the same in all, defaults left out."""
-    found = defaultdict[str, set](set)
+    meanings_of = defaultdict[str, set](set)
     for declare in commands.values():
         parser = argparse.ArgumentParser()
         declare(parser)
         for each in parser._actions:
-            said = re.sub(r" \(default: .*\)", "", each.help or "")
+            help_text = re.sub(r" \(default: .*\)", "", each.help or "")
             if each.help != argparse.SUPPRESS:
                 for name in each.option_strings:
-                    found[name].add((said, each.type, tuple(each.choices or ()), each.metavar))
-    return [name for name, meanings in found.items() if len(meanings) > 1]
+                    meanings_of[name].add(
+                        (help_text, each.type, tuple(each.choices or ()), each.metavar)
+                    )
+    return [name for name, meanings in meanings_of.items() if len(meanings) > 1]
 
 
 def test_an_option_means_the_same_in_every_command():
@@ -174,15 +176,15 @@ def test_a_setting_that_cannot_be_is_refused_before_any_model_loads(command, cap
 
     monkeypatch.setattr(shared, "load_language_model", load)
     assert main(command.split()) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"qalign: {NONSENSE[command]}")
-    assert said.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"qalign: {NONSENSE[command]}")
+    assert output.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"\xff", b'{"batch": NaN}'])
 def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
-    (tmp_path / ASKED).write_bytes(damaged)
+    (tmp_path / SETTINGS).write_bytes(damaged)
     with pytest.raises(InvalidSetting, match=r"asked\.json (is not JSON|holds \[\])"):
         _join(tmp_path, {})
 

@@ -104,7 +104,7 @@ def test_a_states_reward_is_that_of_its_choices(monkeypatch: pytest.MonkeyPatch)
 
 def test_any_of_n_and_one_sample_are_what_enumeration_gives() -> None:
     situation = Situation(decisions=3, chance=0.4)
-    found = explore(situation, most=4, n_problems=20)
+    result = explore(situation, most=4, n_problems=20)
     chances = draw_problems(situation, 20, seed=0).chances
     right = np.array(
         [
@@ -116,22 +116,22 @@ def test_any_of_n_and_one_sample_are_what_enumeration_gives() -> None:
             for k in range(20)
         ]
     )
-    assert found.one == pytest.approx(right.mean())
-    assert found.any_of == pytest.approx([(1 - (1 - right) ** n).mean() for n in found.ns])
+    assert result.one == pytest.approx(right.mean())
+    assert result.any_of == pytest.approx([(1 - (1 - right) ** n).mean() for n in result.ns])
 
 
-def binomial(found_right: np.ndarray, chances: np.ndarray) -> float:
+def binomial(right: np.ndarray, chances: np.ndarray) -> float:
     """How many standard errors a share is from what each problem's chance makes of it."""
     error = math.sqrt(float((chances * (1 - chances)).sum())) / len(chances)
-    return float(found_right.mean() - chances.mean()) / error
+    return float(right.mean() - chances.mean()) / error
 
 
 def test_a_majority_between_two_answers_is_right_as_the_binomial_law_says() -> None:
     situation = Situation(decisions=2, chance=0.7, agree=1.0)
-    found = explore(situation, most=31, n_problems=4000, seed=2)
+    exploration = explore(situation, most=31, n_problems=4000, seed=2)
     right = draw_problems(situation, 4000, seed=2).right
     chances = stats.binom.sf(31 // 2, 31, right)
-    assert abs(binomial(found.right["mv"][-1], chances)) < Z
+    assert abs(binomial(exploration.right["mv"][-1], chances)) < Z
     # the control: where wrong answers differ, fewer votes are enough
     differ = explore(replace(situation, agree=0.0), most=31, n_problems=4000, seed=2)
     assert binomial(differ.right["mv"][-1], chances) > Z
@@ -139,10 +139,10 @@ def test_a_majority_between_two_answers_is_right_as_the_binomial_law_says() -> N
 
 def test_best_of_n_with_a_perfect_reward_reaches_any_of_n_and_with_a_poor_one_does_not() -> None:
     situation = Situation(decisions=6, chance=0.6, near_miss=1.0)
-    found = explore(situation, most=64, n_problems=4000, seed=1)
+    exploration = explore(situation, most=64, n_problems=4000, seed=1)
     chances = 1 - (1 - draw_problems(situation, 4000, seed=1).right) ** 64
-    assert found.any_of[-1] == pytest.approx(chances.mean())
-    assert abs(binomial(found.right["bon"][-1], chances)) < Z
+    assert exploration.any_of[-1] == pytest.approx(chances.mean())
+    assert abs(binomial(exploration.right["bon"][-1], chances)) < Z
     poor = explore(replace(situation, near_miss=0.7), most=64, n_problems=4000, seed=1)
     assert binomial(poor.right["bon"][-1], chances) < -Z
 
@@ -181,9 +181,9 @@ def test_a_chain_passes_every_rule_where_right_is_rare_and_near_misses_are_told_
     # one of the two alone is not enough
     common = explore(Situation(4, 0.6, 0.98, 0.3), n_problems=500)
     poor = explore(Situation(12, 0.6, 0.7, 0.3), n_problems=500)
-    for found in (common, poor):
-        assert found.difference("qalign", "wmv").low < 0.05
-        assert (found.rate("qalign").band or (0, 1))[0] < found.any_of[-1]
+    for exploration in (common, poor):
+        assert exploration.difference("qalign", "wmv").low < 0.05
+        assert (exploration.rate("qalign").band or (0, 1))[0] < exploration.any_of[-1]
 
 
 def test_a_proposal_costs_what_it_draws_again() -> None:
@@ -204,12 +204,12 @@ def test_a_situation_that_cannot_be_is_refused_by_name(name: str, value: float) 
 def chain_of(reward: list[float], answer: list[int], accepted: list[bool], kept: int) -> Record:
     """One chain over two answers, the first of them right; every text has 10 tokens."""
     n = len(reward)
-    drawn = np.array([[10, 10, 0]] + [[10 - kept, 10 - kept, 0]] * (n - 1))
+    costs = np.array([[10, 10, 0]] + [[10 - kept, 10 - kept, 0]] * (n - 1))
     return Record(
         id="x", answers=np.array(["58", "47"]), right=np.array([True, False]),
         pool_reward=np.zeros(0), pool_answer=np.zeros(0, dtype=int),
         pool_cost=np.zeros((0, 3), dtype=int), chain_reward=np.array(reward),
-        chain_answer=np.array(answer), chain_cost=drawn, chain_accepted=np.array(accepted),
+        chain_answer=np.array(answer), chain_cost=costs, chain_accepted=np.array(accepted),
         chain_changed=np.ones(n, dtype=bool), chain_length=np.full(n, 10),
     )  # fmt: skip
 
@@ -218,9 +218,9 @@ def test_near_misses_are_pairs_that_share_a_beginning_and_of_which_one_is_right(
     # states: wrong, then wrong (the right one is refused), right, right
     rewards, answers = [0.0, -1.0, 2.0, 1.0], [1, 0, 0, 1]
     accepted = [True, False, True, False]
-    found = near_misses([chain_of(rewards, answers, accepted, kept=4)])
+    rate = near_misses([chain_of(rewards, answers, accepted, kept=4)])
     # the right proposal that looked worse, the one that looked better, the wrong one that did not
-    assert (found.successes, found.trials) == (2, 3)
+    assert (rate.successes, rate.trials) == (2, 3)
     assert near_misses([chain_of(rewards, answers, accepted, kept=0)]).trials == 0
     both_right = chain_of(rewards, [0, 0, 0, 0], accepted, kept=4)
     assert near_misses([both_right]).trials == 0
@@ -231,9 +231,9 @@ def test_near_misses_are_pairs_that_share_a_beginning_and_of_which_one_is_right(
 def test_the_map_is_what_its_command_simulates() -> None:
     shipped = json.loads(worth.PATH.read_text(encoding="utf-8"))
     assert shipped["settings"] == json.loads(json.dumps(worth.SETTINGS))
-    made = list(zip(*shipped["worlds"].values(), strict=True))
-    assert len(made) == len(worth.RARITIES) * len(worth.NEAR_MISSES)
+    worlds = list(zip(*shipped["worlds"].values(), strict=True))
+    assert len(worlds) == len(worth.RARITIES) * len(worth.NEAR_MISSES)
     for rarity, near_miss in ((300, 0.95), (10, 0.85)):
         place = worth.RARITIES.index(rarity) * len(worth.NEAR_MISSES)
         place += worth.NEAR_MISSES.index(near_miss)
-        assert made[place] == tuple(worth.world(rarity, near_miss).values())
+        assert worlds[place] == tuple(worth.world(rarity, near_miss).values())

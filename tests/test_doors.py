@@ -39,7 +39,7 @@ from qalign_study.export.command import command_of
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
-TOLD = {each.name: each.metadata for each in fields(Run)}
+METADATA = {each.name: each.metadata for each in fields(Run)}
 AFTER = "    seed: int = setting("
 ADDED = '    patience: int = setting(3, "Patience", "how long to wait", min=0, max=9)\n'
 
@@ -80,13 +80,13 @@ def test_a_setting_that_is_one_line_more_is_an_option_of_the_commands(house):
 
 def test_it_is_a_parameter_of_both_endpoints(house):
     for name in ("/run_chain", "/compare"):
-        (told,) = (
+        (parameter,) = (
             each
             for each in house["api"][name]["parameters"]
             if each["parameter_name"] == "patience"
         )
-        assert told["parameter_default"] == 3
-        assert told["python_type"]["type"] == "int"
+        assert parameter["parameter_default"] == 3
+        assert parameter["python_type"]["type"] == "int"
     assert house["called"] == 5
 
 
@@ -113,12 +113,12 @@ def wrong_values():
     """Texts that no door takes, for each setting, with what is said of them."""
     limits = Limits()
     for name, kind in Run.kinds().items():
-        told = TOLD[name]
-        if told["choices"]:
-            yield name, "magic", f"{name} must be one of {', '.join(told['choices'])}"
+        metadata = METADATA[name]
+        if metadata["choices"]:
+            yield name, "magic", f"{name} must be one of {', '.join(metadata['choices'])}"
         elif kind is not str:
-            most = getattr(limits, told["cap"]) if told["cap"] else told["max"]
-            beyond = [told["min"] - 1, most * 2 + 1, told["max"] + 1]
+            most = getattr(limits, metadata["cap"]) if metadata["cap"] else metadata["max"]
+            beyond = [metadata["min"] - 1, most * 2 + 1, metadata["max"] + 1]
             yield from ((name, f"{value}", f"{name} must be between") for value in beyond)
             yield name, "nan", f"{name} must be a"
             yield name, "many", f"{name} must be a"
@@ -126,11 +126,11 @@ def wrong_values():
                 yield name, "4.7", f"{name} must be a whole number"
 
 
-WRONG = [each for each in wrong_values() if TOLD[each[0]]["page"] or each[0] == "matched"]
+WRONG = [each for each in wrong_values() if METADATA[each[0]]["page"] or each[0] == "matched"]
 
 
-def one_sentence(text, said):
-    assert said in text
+def one_sentence(text, sentence):
+    assert sentence in text
     assert len(text) < 200
     assert "\n" not in text.strip()
 
@@ -139,63 +139,63 @@ def one_sentence(text, said):
 def form():
     """The form of a page, and what its widgets show at first."""
     with gr.Blocks():
-        made = RunForm(Run(PROMPT), Runs(Limits(), offer=Offer(names=())), page="a")
-        made.add(*made.rest)
-    return made
+        run_form = RunForm(Run(PROMPT), Runs(Limits(), offer=Offer(names=())), page="a")
+        run_form.add(*run_form.rest)
+    return run_form
 
 
 def tried(form, runs, name, value):
     """What a page says of a form with this value."""
-    shown = dict(zip(form.widgets, form.show(Run(PROMPT)).values(), strict=True))
-    shown |= {"rm": "embedded", name: value}
+    values = dict(zip(form.widgets, form.show(Run(PROMPT)).values(), strict=True))
+    values |= {"rm": "embedded", name: value}
 
-    async def drawn():
-        await draw_run(Feed(), runs, form.read(list(shown.values())))
+    async def draw_once():
+        await draw_run(Feed(), runs, form.read(list(values.values())))
 
     with pytest.raises(QAlignError) as raised:
-        asyncio.run(drawn())
+        asyncio.run(draw_once())
     return str(raised.value)
 
 
 @pytest.mark.parametrize(("name", "value", "said"), WRONG)
 def test_every_door_refuses_the_same_values_with_one_sentence(
-    name, value, said, form, toy_app, capsys
+    name, value, sentence, form, toy_app, capsys
 ):
     # as texts, and as the numbers that a browser and a program send
-    given = [value]
+    forms_of_value = [value]
     if Run.kinds()[name] is not str and value not in ("nan", "many"):
-        given.append(float(value) if "." in value or "e" in value else int(value))
+        forms_of_value.append(float(value) if "." in value or "e" in value else int(value))
     with pytest.raises(InvalidSetting) as raised:
         Run.read({"prompt": PROMPT, name: value}).check(Limits())
-    one_sentence(str(raised.value), said)
+    one_sentence(str(raised.value), sentence)
     if name == "matched":
         return  # a matter of the commands and of Compare's own choice
     run, notices = from_query({name: value}, Limits(), Offer(names=()))
     assert run == Run()
     one_sentence(" ".join(notices), f"The link's {name} “{value}” cannot be used here.")
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
-    for each in given:
-        if name == "burn_in" and said.endswith("between") and float(value) > 0:
+    for each in forms_of_value:
+        if name == "burn_in" and sentence.endswith("between") and float(value) > 0:
             continue  # two sliders of a page: its form cuts it to the steps
-        one_sentence(tried(form, runs, name, each), said)
+        one_sentence(tried(form, runs, name, each), sentence)
         call = f"{toy_app}gradio_api/call/"
         event = httpx.post(f"{call}v2/run_chain", json={"prompt": PROMPT, name: each}, timeout=60)
         answer = httpx.get(f"{call}run_chain/{event.json()['event_id']}", timeout=60).text
-        one_sentence(json.loads(answer.strip().rsplit("data: ", 1)[1])["error"], said)
+        one_sentence(json.loads(answer.strip().rsplit("data: ", 1)[1])["error"], sentence)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"), [each for each in WRONG if each[0] not in ("matched", "burn_in")]
 )
-def test_the_command_line_refuses_them_too_but_for_a_servers_caps(name, value, said, capsys):
-    told = TOLD[name]
+def test_the_command_line_refuses_them_too_but_for_a_servers_caps(name, value, sentence, capsys):
+    metadata = METADATA[name]
     number = Run.kinds()[name] is not str and value not in ("nan", "many")
-    if number and told["cap"] and told["min"] <= float(value) <= told["max"]:
+    if number and metadata["cap"] and metadata["min"] <= float(value) <= metadata["max"]:
         return
     assert main(["run", f"--{name.replace('_', '-')}={value}", "--prompt", PROMPT]) == 2
-    shown = capsys.readouterr().err
-    one_sentence(shown, said)
-    assert shown.startswith("qalign: ")
+    output = capsys.readouterr().err
+    one_sentence(output, sentence)
+    assert output.startswith("qalign: ")
 
 
 def test_a_small_server_starts_within_its_limits():
@@ -207,19 +207,22 @@ def test_a_small_server_starts_within_its_limits():
         form = RunForm(Run(PROMPT, steps=64), runs, page="a")
         form.add(*form.rest)
         build_api(runs)
-    asked = form.read([widget.value for widget in form.values()])
-    assert (asked.steps, asked.pool, asked.max_new_tokens) == (8, 4, 16)
-    told = demo.get_api_info()["named_endpoints"]["/run_chain"]["parameters"]
-    defaults = {each["parameter_name"]: each["parameter_default"] for each in told}
+    run = form.read([widget.value for widget in form.values()])
+    assert (run.steps, run.pool, run.max_new_tokens) == (8, 4, 16)
+    parameters = demo.get_api_info()["named_endpoints"]["/run_chain"]["parameters"]
+    defaults = {each["parameter_name"]: each["parameter_default"] for each in parameters}
     assert (defaults["steps"], defaults["pool"], defaults["max_new_tokens"]) == (8, 4, 16)
 
 
 def test_a_form_reaches_as_far_as_a_run_does(form):
     for name, widget in form.widgets.items():
-        if isinstance(widget, gr.Slider) and name in TOLD:
-            told, limits = TOLD[name], Limits()
-            most = min(told["max"], getattr(limits, told["cap"]) if told["cap"] else told["max"])
-            assert (widget.minimum, widget.maximum) == (told["min"], most)
+        if isinstance(widget, gr.Slider) and name in METADATA:
+            metadata, limits = METADATA[name], Limits()
+            most = min(
+                metadata["max"],
+                getattr(limits, metadata["cap"]) if metadata["cap"] else metadata["max"],
+            )
+            assert (widget.minimum, widget.maximum) == (metadata["min"], most)
         if isinstance(widget, gr.Number):
             assert widget.minimum is widget.maximum is widget.precision is None
 
@@ -239,8 +242,8 @@ def printed(command: str, option: str, capsys) -> int:
     with pytest.raises(SystemExit):
         main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    (told,) = re.findall(rf" --{option} [A-Z]+ [^()]*?\((?:default: )?(\d+)\)", text)
-    return int(told)
+    (default,) = re.findall(rf" --{option} [A-Z]+ [^()]*?\((?:default: )?(\d+)\)", text)
+    return int(default)
 
 
 @pytest.mark.parametrize("command", DRAWS)
@@ -275,16 +278,16 @@ def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, cap
 
 
 def test_tune_draws_with_the_defaults_that_it_prints(capsys, monkeypatch):
-    asked = []
+    calls = []
 
     async def tune(lm, rm, prompts, **how):
-        asked.append((lm.sampling, how))
+        calls.append((lm.sampling, how))
         raise InvalidSetting("enough")
 
     monkeypatch.setattr(tune_command, "tune_beta", tune)
     assert main(["tune", "--problems", "1"]) == 2
     assert "enough" in capsys.readouterr().err
-    ((sampling, how),) = asked
+    ((sampling, how),) = calls
     assert sampling.max_new_tokens == printed("tune", "max-new-tokens", capsys)
     assert how["steps"] == printed("tune", "steps", capsys)
     assert how["seed"] == printed("tune", "seed", capsys)
@@ -292,10 +295,10 @@ def test_tune_draws_with_the_defaults_that_it_prints(capsys, monkeypatch):
 
 @pytest.mark.parametrize("method", ["qalign", "majority-vote"])
 def test_serve_answers_with_the_defaults_that_it_prints(method, capsys, monkeypatch):
-    found = []
+    runs = []
 
     async def draw_nothing(lm, rm, run):
-        found.append(run)
+        runs.append(run)
         raise InvalidSetting("enough")
         yield
 
@@ -312,10 +315,10 @@ def test_serve_answers_with_the_defaults_that_it_prints(method, capsys, monkeypa
     monkeypatch.setattr(uvicorn.Server, "serve", ask)
     assert main(["serve", "--port", "0"]) == 0
     capsys.readouterr()
-    (run,) = found
+    (run,) = runs
     assert run.max_new_tokens == printed("serve", "max-new-tokens", capsys)
-    drawn = run.pool if method == "majority-vote" else run.steps
-    assert drawn == printed("serve", "pool" if method == "majority-vote" else "steps", capsys)
+    n_drawn = run.pool if method == "majority-vote" else run.steps
+    assert n_drawn == printed("serve", "pool" if method == "majority-vote" else "steps", capsys)
 
 
 def test_a_model_without_an_entry_has_the_limit_that_the_help_prints(tmp_path, capsys):
@@ -333,10 +336,10 @@ def test_a_model_without_an_entry_has_the_limit_that_the_help_prints(tmp_path, c
 def test_a_plan_counts_with_the_defaults_that_the_help_prints(capsys):
     for command, budget in (("evaluate", "budget"), ("train-rm", "samples")):
         assert main([command, "--plan"]) == 0
-        told = capsys.readouterr().out
-        assert f"each {printed(command, budget, capsys)} samples" in told
+        output = capsys.readouterr().out
+        assert f"each {printed(command, budget, capsys)} samples" in output
         limit = printed(command, "max-new-tokens", capsys)
-        assert f"{limit // 2} tokens per response (assumed: half of the limit)" in told
+        assert f"{limit // 2} tokens per response (assumed: half of the limit)" in output
 
 
 def test_python_pages_and_endpoints_have_the_same_defaults(form, toy_app):
@@ -347,11 +350,11 @@ def test_python_pages_and_endpoints_have_the_same_defaults(form, toy_app):
     call = f"{toy_app}gradio_api/call/"
     event = httpx.post(f"{call}v2/run_chain", json={"prompt": PROMPT, "steps": 1}, timeout=60)
     answer = httpx.get(f"{call}run_chain/{event.json()['event_id']}", timeout=60).text
-    found = parse_trace(json.loads(answer.strip().rsplit("data: ", 1)[1])[0]).header
-    told = httpx.get(f"{toy_app}gradio_api/info", timeout=60).json()
-    parameters = told["named_endpoints"]["/run_chain"]["parameters"]
+    header = parse_trace(json.loads(answer.strip().rsplit("data: ", 1)[1])[0]).header
+    api = httpx.get(f"{toy_app}gradio_api/info", timeout=60).json()
+    parameters = api["named_endpoints"]["/run_chain"]["parameters"]
     defaults = {each["parameter_name"]: each["parameter_default"] for each in parameters}
-    assert defaults["pool"] == found.pool == Run().pool
+    assert defaults["pool"] == header.pool == Run().pool
     assert defaults["max_new_tokens"] == Run().max_new_tokens
 
 
@@ -359,5 +362,5 @@ def test_the_command_of_a_run_draws_as_many_samples_as_the_run():
     for matched, pool in (("none", 64), ("none", 0), ("pool", 64), ("pool", 4096)):
         run = Run(PROMPT, matched=matched, pool=pool)
         words = shlex.split(command_of(run))
-        said = dict(pairwise(words)).get("--pool")
-        assert int(said or COMMAND_DEFAULTS[words[1]]["pool"]) == pool
+        pool_option = dict(pairwise(words)).get("--pool")
+        assert int(pool_option or COMMAND_DEFAULTS[words[1]]["pool"]) == pool

@@ -36,8 +36,8 @@ def test_all_models_together_take_ten_megabytes_at_most():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reward_model_carries_the_tokenizer_of_its_language_model(name):
-    ours = (MODELS / "lm" / "tokenizer.json").read_bytes()
-    assert (MODELS / name / "tokenizer.json").read_bytes() == ours
+    tokenizer_bytes = (MODELS / "lm" / "tokenizer.json").read_bytes()
+    assert (MODELS / name / "tokenizer.json").read_bytes() == tokenizer_bytes
     assert "chat_template" in json.loads(
         (MODELS / name / "tokenizer_config.json").read_text("utf-8")
     )

@@ -42,14 +42,14 @@ def whole(tmp_path_factory):
 
 def contents(folder):
     """What is in a folder: the lines of each trace, but for their order and the date."""
-    found = {}
+    files = {}
     for path in sorted(folder.glob(RUNS)):
         header, *lines = path.read_bytes().splitlines()
-        found[path.name] = ({**json.loads(header), "created": ""}, sorted(lines))
-    return found
+        files[path.name] = ({**json.loads(header), "created": ""}, sorted(lines))
+    return files
 
 
-def n_drawn(folder):
+def count_draws(folder):
     complete = [path.read_bytes().rpartition(b"\n")[0] for path in folder.glob(RUNS)]
     return sum(c.count(b'"type":"step"') + c.count(b'"type":"sample"') for c in complete)
 
@@ -72,9 +72,9 @@ def test_a_client_killed_twenty_times_writes_the_traces_of_one_that_was_not(whol
         assert process.stdin is not None
         assert process.stdout is not None
         if kill == 20:  # the last one may finish
-            told = process.communicate()[0].split()
+            counts = process.communicate()[0].split()
             assert process.returncode == 0
-            assert int(told[-1]) == TOTAL
+            assert int(counts[-1]) == TOTAL
             break
         until = rng.randrange(1, 40)
         process.stdin.write("\n" * (until + 8))
@@ -84,7 +84,7 @@ def test_a_client_killed_twenty_times_writes_the_traces_of_one_that_was_not(whol
         lines += [line for line in process.stdout if line.endswith("\n")]
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        assert n_drawn(tmp_path) >= int(lines[-1]), "a draw that was reported is lost"
+        assert count_draws(tmp_path) >= int(lines[-1]), "a draw that was reported is lost"
     assert contents(tmp_path) == contents(whole)
 
 
@@ -94,16 +94,16 @@ def test_two_processes_share_a_folder_and_one_that_is_killed_is_replaced(whole, 
     first.stdout.readline()  # it holds a problem, and now waits for a line
     second = client(tmp_path, halt=TOTAL)
     try:
-        while (said := second.stdout.readline()) != "waiting\n":
-            assert said, "the second ended while the first held a problem"
-        held = n_drawn(tmp_path)
+        while (line := second.stdout.readline()) != "waiting\n":
+            assert line, "the second ended while the first held a problem"
+        held = count_draws(tmp_path)
         assert held < TOTAL
         assert second.poll() is None
         first.kill()
         first.wait()
-        told = second.communicate()[0].split()
+        lines = second.communicate()[0].split()
         assert second.returncode == 0
-        assert [int(n) for n in told if n != "waiting"][-1] == TOTAL
+        assert [int(n) for n in lines if n != "waiting"][-1] == TOTAL
     finally:
         for process in (first, second):
             process.kill()
@@ -134,19 +134,19 @@ def test_what_another_process_has_in_work_is_told(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "WAIT", 0.0)
     shutil.copytree(whole, tmp_path / "shared")
     path = folders.trace_path(tmp_path / "shared", 1)
-    told = []
+    reports = []
     with ExitStack() as other:
         other.enter_context(open_trace(path, load_trace(path).header))
 
         def progress(n_new, n_done, n_elsewhere):
-            told.append((n_done, n_elsewhere))
-            assert len(told) < 1000, "the other was never told of"
+            reports.append((n_done, n_elsewhere))
+            assert len(reports) < 1000, "the other was never told of"
             if n_elsewhere:
                 other.close()
 
         fill(tmp_path / "shared", progress=progress)
-    assert (len(PROBLEMS) - 1, 1) in told
-    assert told[-1] == (len(PROBLEMS), 0)
+    assert (len(PROBLEMS) - 1, 1) in reports
+    assert reports[-1] == (len(PROBLEMS), 0)
 
 
 def test_the_command_line_says_that_others_are_waited_for(tmp_path, capsys, monkeypatch):
@@ -181,13 +181,13 @@ def test_stopped_anywhere_and_however_many_at_once_it_comes_to_the_same(tmp_path
         pass
 
     def stop_at(most):
-        def told(n_new, n_done, n_elsewhere):
+        def stop_here(n_new, n_done, n_elsewhere):
             nonlocal most
             most -= n_new
             if most < 0:
                 raise Stop
 
-        return told
+        return stop_here
 
     settings = {"matched": matched, "steps": 400 if matched == "chain" else 12, "chains": 2}
     fill(tmp_path / "whole", **settings)
@@ -227,16 +227,16 @@ def test_a_run_that_is_done_draws_nothing_more(whole):
         async def extend(self, prompt_ids, prefix, *, seed):
             pytest.fail("there was nothing to draw")
 
-    told = []
+    reports = []
     before = {path: path.read_bytes() for path in whole.iterdir()}
-    fill(whole, lm=Broken(), progress=lambda *now: told.append(now))
-    assert sum(n_new for n_new, _, _ in told) == TOTAL
-    assert told[-1] == (0, len(PROBLEMS), 0)
+    fill(whole, lm=Broken(), progress=lambda *now: reports.append(now))
+    assert sum(n_new for n_new, _, _ in reports) == TOTAL
+    assert reports[-1] == (0, len(PROBLEMS), 0)
     assert {path: path.read_bytes() for path in whole.iterdir()} == before
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "sentence"),
     [
         ({"beta": 0.6}, "beta: 0.5, now 0.6"),
         ({"steps": 8}, "steps: 80, now 8"),
@@ -250,9 +250,9 @@ def test_a_run_that_is_done_draws_nothing_more(whole):
         ({"lm": ToyLM(max_new_tokens=64)}, "max_new_tokens: 128, now 64"),
     ],
 )
-def test_a_folder_of_another_run_is_refused_and_left_as_it_is(whole, changes, said):
+def test_a_folder_of_another_run_is_refused_and_left_as_it_is(whole, changes, sentence):
     before = {path: path.read_bytes() for path in whole.iterdir()}
-    with pytest.raises(InvalidSetting, match=said):
+    with pytest.raises(InvalidSetting, match=sentence):
         fill(whole, **changes)
     assert {path: path.read_bytes() for path in whole.iterdir()} == before
 
@@ -282,7 +282,7 @@ def test_a_problem_that_has_only_the_shorter_run_is_not_finished(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "sentence"),
     [
         ("problems.jsonl", b'{"prompt": "mine"}', "was not written by this program"),
         ("problems.jsonl", b"\xff", "was not written by this program"),
@@ -293,10 +293,10 @@ def test_a_problem_that_has_only_the_shorter_run_is_not_finished(tmp_path):
         ("00001.jsonl", b"mine\n", "not JSON; .* give another path, or an empty folder"),
     ],
 )
-def test_files_that_are_not_ours_are_never_changed(tmp_path, name, content, said):
+def test_files_that_are_not_ours_are_never_changed(tmp_path, name, content, sentence):
     (tmp_path / "answers.jsonl").write_bytes(b"mine")
     (tmp_path / name).write_bytes(content)
-    with pytest.raises((InvalidSetting, InvalidTrace), match=said) as error:
+    with pytest.raises((InvalidSetting, InvalidTrace), match=sentence) as error:
         fill(tmp_path)
     assert "\n" not in str(error.value)
     assert (tmp_path / name).read_bytes() == content
@@ -342,7 +342,7 @@ def test_a_prompt_that_is_too_long_is_said_before_anything_is_drawn(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "sentence"),
     [
         ({"beta": -1}, InvalidSetting, "beta"),
         ({"pool": -1}, InvalidSetting, "pool"),
@@ -351,8 +351,8 @@ def test_a_prompt_that_is_too_long_is_said_before_anything_is_drawn(tmp_path):
         ({"problems": []}, InvalidTask, "no problems"),
     ],
 )
-def test_bad_settings_are_refused_and_nothing_is_drawn(tmp_path, changes, error, said):
-    with pytest.raises(error, match=said):
+def test_bad_settings_are_refused_and_nothing_is_drawn(tmp_path, changes, error, sentence):
+    with pytest.raises(error, match=sentence):
         fill(tmp_path / "new", **changes)
     assert not (tmp_path / "new").exists()
 
@@ -387,9 +387,9 @@ def test_a_set_that_was_changed_after_the_run_is_not_graded_by_it(whole, tmp_pat
 def test_what_is_no_folder_of_results_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "set.json").write_bytes(content)
-    with pytest.raises(InvalidTrace, match=str(tmp_path)) as said:
+    with pytest.raises(InvalidTrace, match=str(tmp_path)) as error:
         load_results(tmp_path)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(error.value)
 
 
 def test_the_command_line_runs_a_set_and_goes_on(tmp_path, capsys):

@@ -36,7 +36,7 @@ PROBLEMS = [
 ]
 
 
-def drawn(folder: Path, problems: list[Problem], **changes: object) -> Path:
+def draw_folder(folder: Path, problems: list[Problem], **changes: object) -> Path:
     run = Run(steps=48, pool=8, seed=3, matched="none").with_changes(**changes)
     asyncio.run(run_set(ToyLM(), ToyRM(), run, problems, folder, task="toys"))
     return folder
@@ -45,17 +45,17 @@ def drawn(folder: Path, problems: list[Problem], **changes: object) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four problems with eight samples and a chain each."""
-    return drawn(tmp_path_factory.mktemp("home") / "toys", PROBLEMS)
+    return draw_folder(tmp_path_factory.mktemp("home") / "toys", PROBLEMS)
 
 
 def rows_of(list_problems: str) -> dict[str, list[str]]:
     """The cells of a list as text, by the problem's id."""
-    found = {}
+    cells_by_problem = {}
     for row in re.findall(r"<tr[^>]*>(.*?)</tr>", list_problems, re.DOTALL):
         cells = re.findall(r"<(?:td|th)>(.*?)</(?:td|th)>", row, re.DOTALL)
         texts = [re.sub("<[^>]+>", " ", cell).strip() for cell in cells]
-        found[texts[0]] = texts[1:]
-    return found
+        cells_by_problem[texts[0]] = texts[1:]
+    return cells_by_problem
 
 
 def test_a_folder_lists_the_answer_votes_reward_and_rhat_of_each_chain(folder):
@@ -69,19 +69,19 @@ def test_a_folder_lists_the_answer_votes_reward_and_rhat_of_each_chain(folder):
     assert heads[:6] == ["Problem", "Right", "Answer", "Votes", "Reward", "R-hat"]
     assert [*rows] == [problem.id for problem in PROBLEMS]
     for place, answer in enumerate(answers_in(folder, PROBLEMS)):
-        told = dict(zip(heads, rows[answer.id], strict=True))
+        cells = dict(zip(heads, rows[answer.id], strict=True))
         states = read_trace(trace_path(folder, place)).states
         rewards = [state.reward for state in states]
         verdict = "right" if answer.answer == ANSWER else "wrong"
-        assert told["Right"] == ANSWER
-        assert told["Answer"] == f"{answer.answer}, {verdict}"
-        assert told["Votes"] == f"{100 * answer.share:.0f}%"
-        assert float(told["Reward"].replace("−", "-")) == pytest.approx(
+        assert cells["Right"] == ANSWER
+        assert cells["Answer"] == f"{answer.answer}, {verdict}"
+        assert cells["Votes"] == f"{100 * answer.share:.0f}%"
+        assert float(cells["Reward"].replace("−", "-")) == pytest.approx(
             sum(rewards) / len(rewards), rel=5e-3
         )
-        assert told["R-hat"].startswith(str(agreement([rewards])))
+        assert cells["R-hat"].startswith(str(agreement([rewards])))
         assert f'href="?run=toys%2F{place:05}"' in list_problems
-        assert html.escape(answer.text) in told["Problem"]
+        assert html.escape(answer.text) in cells["Problem"]
     assert "</script>" not in list_problems
 
 
@@ -99,7 +99,7 @@ def test_a_folder_that_is_being_filled_shows_what_it_has_and_says_so(folder, tmp
 
 def test_prompts_without_a_right_answer_are_listed_without_a_verdict(tmp_path):
     texts = [Problem(id="a", prompt="Tell me more."), Problem(id="b", prompt="And more.")]
-    above, list_problems, _ = show(drawn(tmp_path / "mine", texts, pool=0, extractor="none"))
+    above, list_problems, _ = show(draw_folder(tmp_path / "mine", texts, pool=0, extractor="none"))
     assert "2 of 2 problems." in above
     assert "results-error" not in above
     assert "wrong" not in re.sub("<input[^>]+>", "", list_problems)
@@ -140,9 +140,9 @@ def test_a_folder_without_results_is_refused_in_one_sentence(folder, tmp_path):
 def test_the_page_of_a_folder_has_its_numbers_and_the_chains_that_one_names(
     folder, tmp_path, capsys
 ):
-    made = tmp_path / "page.html"
-    assert main(["export", str(folder), "--html", str(made), "--play", "1", "3"]) == 0
-    page = made.read_text("utf-8")
+    path_of_page = tmp_path / "page.html"
+    assert main(["export", str(folder), "--html", str(path_of_page), "--play", "1", "3"]) == 0
+    page = path_of_page.read_text("utf-8")
     assert [*rows_of(page)][1:5] == [problem.id for problem in PROBLEMS]
     assert re.findall(r'id="(chain-\d+)"', page) == ["chain-1", "chain-3"]
     assert re.findall(r'data-chain="(chain-\d+)"', page) == ["chain-1", "chain-3"]
@@ -155,28 +155,28 @@ def test_the_page_of_a_folder_has_its_numbers_and_the_chains_that_one_names(
         (tmp_path, []),
     ):
         capsys.readouterr()
-        assert main(["export", str(path), "--html", str(made), *more]) == 2
+        assert main(["export", str(path), "--html", str(path_of_page), *more]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_page_that_lists_the_first_problems_only_tells_how_many(folder, monkeypatch):
-    said = "The first 2 of 4 are listed."
-    found = evaluated(folder, "toys", load_results(folder))
-    assert said not in folder_page(found)
+    note = "The first 2 of 4 are listed."
+    folder_results = evaluated(folder, "toys", load_results(folder))
+    assert note not in folder_page(folder_results)
     monkeypatch.setattr("qalign_study.sheet.problems.MOST", 2)
-    assert said in folder_page(found)
-    assert said in problems_html(found)
+    assert note in folder_page(folder_results)
+    assert note in problems_html(folder_results)
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_page_from_a_disk_sorts_filters_and_plays(folder, tmp_path, visitors):
-    made = tmp_path / "page.html"
+    path_of_page = tmp_path / "page.html"
     assert await asyncio.to_thread(
-        lambda: main(["export", str(folder), "--html", str(made), "--problem", "2"])
+        lambda: main(["export", str(folder), "--html", str(path_of_page), "--problem", "2"])
     ) == 0  # fmt: skip
     page = await visitors.new_page()
     try:
-        await page.goto(made.as_uri())
+        await page.goto(path_of_page.as_uri())
         head = page.locator(".list thead button").first
         rows = "document.querySelectorAll('.list tbody tr:not([hidden]) > th')"
         ids = f"[...{rows}].map(head => head.innerText)"
@@ -209,5 +209,5 @@ async def test_a_folder_opens_on_results_and_leads_to_a_chain_on_watch(folder, v
         await name.wait_for(state="visible")
         again = await visit(f"{address}?run=toys%2F00001")  # a link works by itself
         await again.locator("#watch-player b", has_text="toys, problem 1").wait_for()
-        shown = "document.querySelector('#tab-watch-button').ariaSelected"
-        assert await again.evaluate(shown) == "true"
+        is_selected = "document.querySelector('#tab-watch-button').ariaSelected"
+        assert await again.evaluate(is_selected) == "true"

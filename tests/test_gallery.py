@@ -65,22 +65,26 @@ def test_the_run_that_everybody_sees_first_has_converged_and_beats_both_rules_ov
     assert majority_vote(trace.states, read).answer == right
     assert majority_vote(trace.pool, read).answer != right
     assert read(best_of_n(trace.pool).chosen.response.text) != right
-    draft, worse, found, rejected = trace.steps[:4]  # all that the first pass shows
+    draft, worse, corrected, rejected = trace.steps[:4]  # all that the first pass shows
     assert worse.accepted
     assert first_run.is_worse(draft.state, worse.proposal)
-    assert read(found.state.response.text) == right
+    assert read(corrected.state.response.text) == right
     assert not rejected.accepted
     early = [[step.state.reward for step in trace.chains[0][:51]]]
     assert not agreement(early).is_mixed  # what the lesson on trust says
 
 
 def test_the_first_run_is_one_that_its_search_finds_by_default():
-    found, header = first_run.options([]), load_trace(ENTRIES["watch"].path).header
-    assert (header.beta, header.steps, header.pool) == (found.beta, found.steps, found.samples)
-    assert 0 <= header.seed < found.seeds
+    usual, header = first_run.options([]), load_trace(ENTRIES["watch"].path).header
+    assert (header.beta, header.steps, header.pool) == (
+        usual.beta,
+        usual.steps,
+        usual.samples,
+    )
+    assert 0 <= header.seed < usual.seeds
     problems = {p.id: p for p in load_problems("in_distribution")}
-    assert problems[found.problem].prompt == header.prompt
-    assert f"{found.seeds:,} seeds of one problem" in (ROOT / "docs/gallery.md").read_text("utf-8")
+    assert problems[usual.problem].prompt == header.prompt
+    assert f"{usual.seeds:,} seeds of one problem" in (ROOT / "docs/gallery.md").read_text("utf-8")
 
 
 @pytest.mark.recorded
@@ -106,8 +110,8 @@ def test_on_one_entry_four_wrong_amounts_are_corrected_one_by_one_and_two_inside
     assert len(trace.pool) == 64
 
     def wrong(state) -> int:
-        found = read(state.response.text) or ""
-        return sum(amount not in found.split(", ") for amount in right.split(", "))
+        answer = read(state.response.text) or ""
+        return sum(amount not in answer.split(", ") for amount in right.split(", "))
 
     left = [wrong(step.state) for step in trace.steps]
     corrected = [t for t in range(1, len(left)) if left[t] < left[t - 1]]
@@ -117,7 +121,7 @@ def test_on_one_entry_four_wrong_amounts_are_corrected_one_by_one_and_two_inside
     assert set(left[10:]) == {0}
 
 
-def drawn(name: str, out: Path, *more: str) -> Callable[[str], str]:
+def redraw(name: str, out: Path, *more: str) -> Callable[[str], str]:
     """What goes on with a trace, or begins one, by the command of an entry."""
     words = [*shlex.split(ENTRIES[name].command)[1:], *more, "--out", str(out)]
 
@@ -135,7 +139,7 @@ def drawn(name: str, out: Path, *more: str) -> Callable[[str], str]:
 @pytest.mark.recorded
 def test_its_command_draws_an_entry_of_the_embedded_models_again(tmp_path):
     recorded = ENTRIES[WHOLE].path.read_text("utf-8")
-    check_same_run(recorded, drawn(WHOLE, tmp_path / "again.jsonl"))
+    check_same_run(recorded, redraw(WHOLE, tmp_path / "again.jsonl"))
 
 
 @pytest.mark.slow
@@ -150,13 +154,13 @@ def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
     lines = [json.loads(line) for line in text.splitlines()]
     steps, pool = (max(line.get(key, -1) for line in lines) + 1 for key in ("t", "n"))
     few = ["--steps", str(ENDS), "--pool", str(min(ENDS, pool))]
-    check_same_run(text, drawn(name, tmp_path / "first.jsonl", *few), part=True)
+    check_same_run(text, redraw(name, tmp_path / "first.jsonl", *few), part=True)
     begun = ""
     for raw, line in zip(text.splitlines(keepends=True), lines, strict=True):
         of_step, of_sample = line.get("t", -1), line.get("n", -1)
         if line["type"] != "end" and of_step < steps - ENDS and of_sample < pool - ENDS:
             begun += raw
-    check_same_run(text, drawn(name, tmp_path / "last.jsonl"), begun=begun)
+    check_same_run(text, redraw(name, tmp_path / "last.jsonl"), begun=begun)
 
 
 def test_a_name_that_is_no_entry_reads_no_file():

@@ -110,8 +110,8 @@ def test_the_sign_test_of_outcomes_is_mcnemars_exact_test(gained: int, lost: int
 def test_a_rare_outcome_against_its_own_share_is_no_difference(n: int, share: float) -> None:
     rng = np.random.default_rng(n)
     outcomes, shares = [(rng.random(n) < share) * 1.0 for _ in range(200)], np.full(n, share)
-    found = [paired_difference("a", "b", each, shares, n=1, spent=1.0) for each in outcomes]
-    assert sum(each.verdict in ("ahead", "behind") for each in found) <= 5
+    differences = [paired_difference("a", "b", each, shares, n=1, spent=1.0) for each in outcomes]
+    assert sum(each.verdict in ("ahead", "behind") for each in differences) <= 5
     signs = [sign_test(each - shares, 500) < 0.05 for each in outcomes]
     assert np.mean(signs) > 0.1, "the permutation test alone finds differences that are not there"
 
@@ -151,16 +151,16 @@ def test_few_discordant_problems_are_decided_by_the_exact_test_and_said() -> Non
     ],
 )
 def test_a_verdict_against_the_interval_is_said_in_words(gained, lost, n, verdict, words) -> None:
-    found = against(outcomes(gained, n), outcomes(lost, n, n - lost))
-    assert found.verdict == verdict
-    assert contrary_verdict(found) == words
-    (row,) = [line for line in _latex_of(found).splitlines() if "scriptsize" in line]
+    gap = against(outcomes(gained, n), outcomes(lost, n, n - lost))
+    assert gap.verdict == verdict
+    assert contrary_verdict(gap) == words
+    (row,) = [line for line in _latex_of(gap).splitlines() if "scriptsize" in line]
     assert words in row
     assert ("difference" in row) == (words == "no significant difference")
 
 
-def _latex_of(found: Difference) -> str:
-    return _latex(Table(pd.DataFrame({"a": [Cell(found)]}, index=["set"])), "caption")
+def _latex_of(gap: Difference) -> str:
+    return _latex(Table(pd.DataFrame({"a": [Cell(gap)]}, index=["set"])), "caption")
 
 
 def test_a_difference_of_few_that_looks_certain_is_often_none() -> None:
@@ -168,31 +168,31 @@ def test_a_difference_of_few_that_looks_certain_is_often_none() -> None:
     rng, wrong = np.random.default_rng(3), np.zeros(2)
     for _ in range(400):
         a, b = (rng.random((2, 100)) < 0.03).astype(float).tolist()
-        found = difference(point("qalign", a), point("wmv", b))
-        sure = found.low > 0 or found.high < 0
-        wrong += [found.verdict in ("ahead", "behind"), sure]
+        gap = difference(point("qalign", a), point("wmv", b))
+        sure = gap.low > 0 or gap.high < 0
+        wrong += [gap.verdict in ("ahead", "behind"), sure]
     assert wrong[0] / 400 < 0.05
     assert wrong[1] > wrong[0]
 
 
 def test_four_problems_allow_no_verdict_whatever_they_show() -> None:
     for a, b in ((4, 0), (0, 4), (4, 4), (3, 1)):
-        found = against(outcomes(a, 4), outcomes(b, 4))
-        assert found.verdict == "too few"
-        assert "too few problems" in standing(found)
+        gap = against(outcomes(a, 4), outcomes(b, 4))
+        assert gap.verdict == "too few"
+        assert "too few problems" in standing(gap)
     assert against(outcomes(8, 8), outcomes(0, 8)).verdict == "ahead"
 
 
 @pytest.mark.parametrize("seed", [10, 113])  # -1e-17 and 3e-18 by AVX-512, and 0 in truth
 def test_an_end_that_is_0_but_for_rounding_decides_nothing(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    ours, theirs = ((rng.random(100) < share).astype(float) for share in (0.35, 0.25))
-    raw, _ = band(resampled_sets((100,)) @ (ours - theirs))
+    values_a, values_b = ((rng.random(100) < share).astype(float) for share in (0.35, 0.25))
+    raw, _ = band(resampled_sets((100,)) @ (values_a - values_b))
     assert abs(raw) < 1e-12
-    found = paired_difference("a", "b", ours, theirs, n=1, spent=1.0)
-    assert (found.p, found.verdict) == (None, "not significant")
-    assert in_points(found).endswith(f"(0.0 to {100 * found.high:.1f})")
-    control = _verdict(found.value, 3e-18, found.high, 100, found.discordant, None)
+    gap = paired_difference("a", "b", values_a, values_b, n=1, spent=1.0)
+    assert (gap.p, gap.verdict) == (None, "not significant")
+    assert in_points(gap).endswith(f"(0.0 to {100 * gap.high:.1f})")
+    control = _verdict(gap.value, 3e-18, gap.high, 100, gap.discordant, None)
     assert control == "ahead", "or rounding would not matter"
 
 

@@ -21,13 +21,13 @@ TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 MISTAKEN = tuple(product((False, True), repeat=2))
 
 
-def inventories(n=200, **more):
+def held(n=200, **more):
     rng = random.Random("test inventory")
     return [generate_inventory(rng, **more) for _ in range(n)]
 
 
 def test_an_inventory_takes_ten_decisions_or_more_and_its_answer_is_all_amounts():
-    for inventory in inventories():
+    for inventory in held():
         assert len(inventory.events) == 2 * N_THINGS >= 10
         amounts = [part.amounts()[-1] for part in inventory.parts]
         text = " ".join(f"The {p.things}: So 1 + 1 = {p.amounts()[-1]}." for p in inventory.parts)
@@ -42,14 +42,14 @@ def test_an_inventory_takes_ten_decisions_or_more_and_its_answer_is_all_amounts(
 
 
 def test_no_pattern_of_mistakes_gives_a_thing_its_right_amount():
-    for inventory in inventories():
+    for inventory in held():
         for part in inventory.parts:
             last = [part.amounts(mistaken)[-1] for mistaken in MISTAKEN]
             assert last[0] not in last[1:], part
 
 
 def test_amounts_stay_whole_and_in_range_whatever_is_mistaken():
-    for inventory in inventories():
+    for inventory in held():
         for part, mistaken in product(inventory.parts, MISTAKEN):
             amounts = [part.start, *part.amounts(mistaken)]
             for event, before, after in zip(part.events, amounts, amounts[1:], strict=False):
@@ -58,20 +58,20 @@ def test_amounts_stay_whole_and_in_range_whatever_is_mistaken():
 
 
 def test_the_prompt_tells_every_event_in_order_and_nothing_twice():
-    for inventory in inventories():
+    for inventory in held():
         at = 0
         for part in inventory.parts:
             at = inventory.prompt.index(f"has {part.start} {part.things}.", at)
             for event in part.events:
                 at = inventory.prompt.index(event.text, at)
-        told = [event.subject for event in inventory.events if event.kind == "distractor"]
-        assert len(told) == len(set(told))
+        distractors = [event.subject for event in inventory.events if event.kind == "distractor"]
+        assert len(distractors) == len(set(distractors))
         assert "{" not in inventory.prompt
 
 
 def test_held_out_inventories_and_training_inventories_never_meet():
-    assert {split_of(i.key) for i in inventories()} == {"held_out"}
-    assert {split_of(i.key) for i in inventories(split="train")} == {"train"}
+    assert {split_of(i.key) for i in held()} == {"held_out"}
+    assert {split_of(i.key) for i in held(split="train")} == {"train"}
 
 
 def test_a_reader_of_decisions_finds_what_the_corpus_wrote():
@@ -79,7 +79,7 @@ def test_a_reader_of_decisions_finds_what_the_corpus_wrote():
     from tools.embedded.solutions import draw_mistakes, write_inventory
 
     rng = random.Random(0)
-    for inventory in inventories(split="train"):
+    for inventory in held(split="train"):
         mistaken = draw_mistakes(rng, inventory)
         text = write_inventory(rng, inventory, mistaken)
         decisions = read_decisions(inventory, text)
@@ -93,7 +93,7 @@ def test_a_slip_is_told_from_a_mistake_and_costs_no_other_decision():
     from tools.embedded.solutions import write_inventory
 
     rng, n, lucky, followed = random.Random(0), 0, 0, 0
-    for inventory in inventories(split="train"):
+    for inventory in held(split="train"):
         mistaken, at = [False] * len(inventory.events), rng.randrange(len(inventory.events))
         if inventory.events[at].kind == "distractor":
             continue  # nothing is read there that could be misread
@@ -139,11 +139,11 @@ def test_the_set_is_held_out_and_made_by_the_generator():
     rows = [
         json.loads(line) for line in (TASKS / "inventory.jsonl").read_text("utf-8").splitlines()
     ]
-    drawn = held_out("inventory", seed=0)
-    assert len(rows) == len(drawn) == 350
-    assert [(row["prompt"], row["answer"]) for row in rows] == [(i.prompt, i.answer) for i in drawn]
+    held = held_out("inventory", seed=0)
+    assert len(rows) == len(held) == 350
+    assert [(row["prompt"], row["answer"]) for row in rows] == [(i.prompt, i.answer) for i in held]
     assert {row["extractor"] for row in rows} == {"amounts"}
-    assert {split_of(i.key) for i in drawn} == {"held_out"}
+    assert {split_of(i.key) for i in held} == {"held_out"}
 
 
 @pytest.mark.parametrize("name", N_PROBLEMS)

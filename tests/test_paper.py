@@ -23,7 +23,7 @@ from qalign_core.errors import InvalidSetting, InvalidTask
 from qalign_study.commands import main, shared
 from qalign_study.measure.results import unpack
 from qalign_study.sets.problem_sets import Problem, parse_problems, problem_line
-from qalign_study.sets.rows import filled, options_of
+from qalign_study.sets.rows import fill_template, options_of
 from qalign_study.sets.tasks import PRESETS, read_task, task_names, task_of
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
@@ -115,10 +115,10 @@ def test_the_templates_are_the_papers_word_for_word():
     text = text[text.index("Prompts Used for Evaluation") :]
     boxes = re.findall(r"\\ttfamily\n(.*?)\n\\end\{minipage\}", text, re.DOTALL)[:3]
     plain = {"\\\\\n": "\n", "\\textbackslash ": "\\", "\\{": "{", "\\}": "}", "\\_": "_"}
-    for latex, said in plain.items():
-        boxes = [box.replace(latex, said) for box in boxes]
-    ours = [task_of(name).table["template"] for name in ("gsm8k", "math500", "mmlu-redux")]
-    assert ours == boxes
+    for latex, word in plain.items():
+        boxes = [box.replace(latex, word) for box in boxes]
+    templates = [task_of(name).table["template"] for name in ("gsm8k", "math500", "mmlu-redux")]
+    assert templates == boxes
     assert task_of("truthfulqa").table["template"] == boxes[2]
 
 
@@ -139,7 +139,7 @@ def test_the_prompts_are_what_a_reader_of_the_appendix_would_write(files):
 
 
 def test_a_question_that_holds_a_placeholder_is_not_filled_in_again():
-    assert filled("<{a}> <{b}>", {"a": "<{b}>", "b": "\\1"}) == "<{b}> \\1"
+    assert fill_template("<{a}> <{b}>", {"a": "<{b}>", "b": "\\1"}) == "<{b}> \\1"
 
 
 def test_the_task_specific_runs_ask_the_question_alone(files):
@@ -236,10 +236,10 @@ def test_gsm8ks_number_stands_after_the_hashes_without_commas(files):
 @pytest.fixture
 def hub(monkeypatch):
     """A stand-in for the hub and for the package `datasets`: the network is not there."""
-    asked = []
+    requests = []
 
     def load_dataset(id, config, *, split, revision):
-        asked.append((id, config, split, revision))
+        requests.append((id, config, split, revision))
         return rows[config] if config in rows else rows[id]
 
     rows = {
@@ -270,11 +270,11 @@ def hub(monkeypatch):
         module = ModuleType(name)
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, name, module)
-    return asked
+    return requests
 
 
 @pytest.mark.parametrize(
-    ("name", "preset", "asked"),
+    ("name", "preset", "source"),
     [
         ("gsm8k", "paper", ("openai/gsm8k", "main", "test")),
         ("gsm8k", "published-code", ("openai/gsm8k", "socratic", "test")),
@@ -285,10 +285,10 @@ def hub(monkeypatch):
         ("ifeval", "paper", ("google/IFEval", "default", "train")),
     ],
 )
-def test_the_hub_is_asked_for_the_set_at_an_exact_revision(hub, name, preset, asked):
+def test_the_hub_is_asked_for_the_set_at_an_exact_revision(hub, name, preset, source):
     loaded = read_task(task_of(name, preset))
-    assert hub == [(*asked, "f00d")]
-    assert loaded.source == f"{preset}: {asked[0]} {asked[1]} {asked[2]} @f00d"
+    assert hub == [(*source, "f00d")]
+    assert loaded.source == f"{preset}: {source[0]} {source[1]} {source[2]} @f00d"
 
 
 def test_the_hubs_rows_and_the_official_files_make_the_same_problems(hub, files):
@@ -304,8 +304,10 @@ def test_without_the_package_or_the_network_one_sentence_says_what_to_do(hub, mo
         raise ConnectionError("no route\nto the hub")
 
     sys.modules["datasets"].load_dataset = offline
-    said = r"cannot be read from the hub \(no route\); give the official file or folder with --data"
-    with pytest.raises(InvalidTask, match=said):
+    error = (
+        r"cannot be read from the hub \(no route\); give the official file or folder with --data"
+    )
+    with pytest.raises(InvalidTask, match=error):
         read_task(task_of("gsm8k"))
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InvalidTask, match=r"pip install 'qalign-explorer\[tasks\]', or give the"):
@@ -316,7 +318,7 @@ def test_without_the_package_or_the_network_one_sentence_says_what_to_do(hub, mo
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "sentence"),
     [
         ("x.jsonl", '{"question": "q"}\n', "row 0 has no 'answer'; it has question, which is not"),
         ("x.jsonl", '{"question": "q", "answer": "4"}\n', 'no "####"'),
@@ -329,9 +331,9 @@ def test_without_the_package_or_the_network_one_sentence_says_what_to_do(hub, mo
         ("x.jsonl", "", "no problems"),
     ],
 )
-def test_a_file_that_is_none_of_the_sets_is_refused(tmp_path, name, content, said):
+def test_a_file_that_is_none_of_the_sets_is_refused(tmp_path, name, content, sentence):
     (tmp_path / name).write_text(content)
-    with pytest.raises(InvalidTask, match=said) as error:
+    with pytest.raises(InvalidTask, match=sentence) as error:
         read_task(task_of("gsm8k"), tmp_path / name)
     assert "\n" not in str(error.value)
 
@@ -365,15 +367,15 @@ def test_a_variant_or_preset_that_there_is_not_is_named_with_those_that_are():
 
 @pytest.fixture
 def toys(monkeypatch):
-    asked = []
+    loads = []
 
     def load(id="embedded", **options):
-        asked.append((id, options))
+        loads.append((id, options))
         return ToyLM()
 
     monkeypatch.setattr(shared, "load_language_model", load)
     monkeypatch.setattr(shared, "load_reward_model", lambda id="embedded", **_: ToyRM())
-    return asked
+    return loads
 
 
 def test_a_preset_sets_what_no_option_says_and_the_results_keep_where_the_rows_are_from(
@@ -383,9 +385,9 @@ def test_a_preset_sets_what_no_option_says_and_the_results_keep_where_the_rows_a
     command = ["evaluate", "--task", "gsm8k", "--data", str(files["gsm8k"]), "--preset", "paper"]
     command += ["--budget", "4", "--problems", "2", "--out", str(out)]
     assert main(command) == 0
-    told = capsys.readouterr()
-    assert "GSM8K: 2 problems; paper: gsm.jsonl sha256:" in told.err
-    assert "license MIT" in told.err
+    output = capsys.readouterr()
+    assert "GSM8K: 2 problems; paper: gsm.jsonl sha256:" in output.err
+    assert "license MIT" in output.err
     assert toys[0] == ("tulu-3-8b-sft", {"temperature": 1.0, "max_new_tokens": 800})
     header = json.loads((out / "set.json").read_text("utf-8"))
     assert (header["beta"], header["pool"], header["steps"]) == (0.5, 4, 1023)
@@ -477,5 +479,5 @@ def test_the_runs_of_a_pretrained_model_are_of_official_rows_and_their_commands_
     assert re.search(r" sha256:[0-9a-f]{64}$", header.source)
     settings = header.command.partition("--data PATH")[0].replace("qalign evaluate", "")
     commands = [line for line in GUIDE.replace("\\\n", " ").splitlines() if path.stem in line]
-    asked = set(settings.replace("--", "\n--").split("\n"))
-    assert any(all(each.strip() in command for each in asked) for command in commands), asked
+    options = set(settings.replace("--", "\n--").split("\n"))
+    assert any(all(each.strip() in command for each in options) for command in commands), options

@@ -20,8 +20,8 @@ from qalign_study.sets.tasks import hardware, task_of
 def tulu_on_math500(**changes):
     lm = parameters_in(facts_of("lm", "tulu-3-8b-sft"))
     rm = parameters_in(facts_of("rm", "tulu-3-8b-rm"))
-    given = {"samples": 1024, "states": 1024, "response": 400, "prompt": 69, **changes}
-    return Plan(500, lm_parameters=lm, rm_parameters=rm, **given)
+    settings = {"samples": 1024, "states": 1024, "response": 400, "prompt": 69, **changes}
+    return Plan(500, lm_parameters=lm, rm_parameters=rm, **settings)
 
 
 def test_tulu_3_8b_on_math500_at_1024_steps_costs_what_a_hand_counts():
@@ -70,8 +70,8 @@ def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
         n, states = len(record.pool_cost), len(record.chain_cost)
         lengths = np.concatenate([record.pool_cost[:, 0], record.chain_length])
         plan = Plan(1, samples=n, states=states, response=float(lengths.mean()))
-        drawn = int(record.chain_cost[:, 0].sum())
-        assert plan.chain.generated == pytest.approx(drawn, rel=0.15), record.id
+        n_tokens = int(record.chain_cost[:, 0].sum())
+        assert plan.chain.generated == pytest.approx(n_tokens, rel=0.15), record.id
 
 
 def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
@@ -97,13 +97,13 @@ def test_the_command_line_plans_and_loads_nothing(monkeypatch, capsys, tmp_path)
     monkeypatch.setattr(shared, "load_reward_model", load)
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", "--task", "math500", "--preset", "paper", "--plan"]) == 0
-    told = capsys.readouterr().out
-    for said in (
+    output = capsys.readouterr().out
+    for text in (
         "500 problems", "license MIT", "8,030.3 million parameters", "license llama3.1",
         "1,024 samples", "1,024 states", "400 tokens per response", "3.18e+18", "6.36e+18",
         "H100 SXM", "8.9", "31.1 GB",
     ):  # fmt: skip
-        assert said in told, said
+        assert text in output, text
     assert list(tmp_path.iterdir()) == []
     long = ["--plan", "--response-tokens", "801"]
     assert main(["evaluate", "--task", "math500", "--preset", "paper", *long]) == 2
@@ -123,9 +123,9 @@ def test_a_plan_of_a_large_model_asks_for_its_reward_model_and_a_small_plan_has_
     assert main([*command, "--parameters", "0"]) == 2
     assert "--parameters" in capsys.readouterr().err
     assert main(command) == 0
-    said = capsys.readouterr().out
-    assert "1 min on one" in said
-    assert " 0.0 " not in said
+    output = capsys.readouterr().out
+    assert "1 min on one" in output
+    assert " 0.0 " not in output
 
 
 def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path):
@@ -134,11 +134,11 @@ def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path
     command = ["evaluate", "--task", "gsm8k", "--data", str(tmp_path / "rows.jsonl"), "--plan"]
     command += ["--lm", "smollm2-135m", "--rm", "plain", "--budget", "8", "--problems", "5"]
     assert main([*command, "--response-tokens", "50"]) == 0
-    told = capsys.readouterr().out
-    assert "5 problems" in told
-    assert "50 tokens per response (--response-tokens)" in told
+    output = capsys.readouterr().out
+    assert "5 problems" in output
+    assert "50 tokens per response (--response-tokens)" in output
     # 5 problems * 8 samples * 50 tokens * 2 * 134.5 million parameters
-    assert "5.38e+11" in told
+    assert "5.38e+11" in output
 
 
 def test_a_training_costs_what_a_hand_counts():
@@ -159,15 +159,15 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
     monkeypatch.setattr(shared, "models_of", None)
     command = ["train-rm", "--plan", "--task", "gsm8k:task", "--lm", "tulu-3-8b-sft"]
     assert main([*command, "--preset", "paper", "--max-new-tokens", "400"]) == 0
-    said = capsys.readouterr().out
-    assert "7,473 problems, each 64 samples and a chain of 17 states" in said
-    assert "training  at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in said
-    assert "H100 SXM   too small: 128.5 GB do not fit 80 GB" in said
-    assert " on one" not in said  # no hours for a GPU that cannot hold it
+    output = capsys.readouterr().out
+    assert "7,473 problems, each 64 samples and a chain of 17 states" in output
+    assert "training  at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in output
+    assert "H100 SXM   too small: 128.5 GB do not fit 80 GB" in output
+    assert " on one" not in output  # no hours for a GPU that cannot hold it
     assert main(["train-rm", "--plan", "--task", "gsm8k:task", "--recipe", "paper"]) == 0
-    said = capsys.readouterr().out  # drawn as the paper's evaluations are
-    assert "meta-llama/Llama-3.1-8B-Instruct" in said
-    assert "400 tokens per response (assumed: half of the limit)" in said
+    output = capsys.readouterr().out  # drawn as the paper's evaluations are
+    assert "meta-llama/Llama-3.1-8B-Instruct" in output
+    assert "400 tokens per response (assumed: half of the limit)" in output
 
 
 def test_a_training_never_learns_from_the_rows_that_are_evaluated(capsys):

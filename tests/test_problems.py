@@ -58,9 +58,9 @@ def test_the_answer_follows_from_the_events_and_stays_in_range(kind):
 def test_the_prompt_says_every_number_and_leaves_no_slot_open(kind):
     for problem in problems(kind):
         assert "{" not in problem.prompt
-        said = [int(number) for number in re.findall(r"\d+", problem.prompt)]
+        numbers_in_prompt = [int(number) for number in re.findall(r"\d+", problem.prompt)]
         numbers = [n for e in problem.events if e.kind != "times" for n in (e.a, e.b) if n]
-        assert sorted(said) == sorted([problem.start, *numbers])
+        assert sorted(numbers_in_prompt) == sorted([problem.start, *numbers])
         assert problem.prompt.endswith("?")
 
 
@@ -156,12 +156,12 @@ def test_the_problem_sets_are_held_out_and_made_by_the_generator(kind, written):
     assert len({row["prompt"] for row in rows}) == 250
     assert len({row["id"] for row in rows}) == 250
     rng = random.Random(f"tasks 0 {kind}")
-    drawn = {}
-    while len(drawn) < 250:
+    problems = {}
+    while len(problems) < 250:
         problem = generate_problem(rng, kind)
-        drawn.setdefault(problem.key, problem)
-    assert [row["prompt"] for row in rows] == [p.prompt for p in drawn.values()]
-    assert {split_of(key) for key in drawn} == {"held_out"}
+        problems.setdefault(problem.key, problem)
+    assert [row["prompt"] for row in rows] == [p.prompt for p in problems.values()]
+    assert {split_of(key) for key in problems} == {"held_out"}
 
 
 def test_the_writing_set_is_held_out_too():

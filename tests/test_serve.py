@@ -76,8 +76,8 @@ def served_by(lm: Any, rm: Any, **more: Any) -> ChatAPI:
         async for item in record(model, rm, run):
             yield item.line
 
-    given = {"lms": (lm.id,), "draw": draw, "defaults": {"rm": rm.id}, "limits": Limits()}
-    return ChatAPI(**{**given, **more})
+    settings = {"lms": (lm.id,), "draw": draw, "defaults": {"rm": rm.id}, "limits": Limits()}
+    return ChatAPI(**{**settings, **more})
 
 
 @contextmanager
@@ -88,19 +88,19 @@ def talking(address: str, key: str = "none") -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with answering(served_by(ToyLM(), ToyRM())) as found:
-        yield found
+    with answering(served_by(ToyLM(), ToyRM())) as url:
+        yield url
 
 
 @pytest.fixture
 def client(address: str) -> Iterator[openai.OpenAI]:
-    with talking(address) as found:
-        yield found
+    with talking(address) as api:
+        yield api
 
 
 def ask(client: openai.OpenAI, model: str = "toy/qalign", **more: Any) -> Any:
-    given = {"messages": [QUESTION], **SMALL, **more}
-    return client.chat.completions.create(model=model, **given)
+    request = {"messages": [QUESTION], **SMALL, **more}
+    return client.chat.completions.create(model=model, **request)
 
 
 def header_fields(answer: Any) -> dict[str, Any]:
@@ -127,21 +127,21 @@ def test_every_language_model_is_there_by_every_rule(client):
 
 def test_an_answer_has_its_votes_its_mixing_and_all_tokens_drawn(client, address):
     answer = ask(client, extra_body={"qalign": {"steps": 60}})
-    (choice,), told, usage = answer.choices, header_fields(answer), answer.usage
+    (choice,), details, usage = answer.choices, header_fields(answer), answer.usage
     trace = trace_of(address, answer)
-    assert told["trace"] == f"/v1/traces/{answer.id}"
-    assert len(trace.steps) == told["draws"] == 61
+    assert details["trace"] == f"/v1/traces/{answer.id}"
+    assert len(trace.steps) == details["draws"] == 61
     n = sum(step.cost.generated for step in trace.steps)
     assert usage.completion_tokens == n
     assert usage.prompt_tokens == trace.header.prompt_tokens
     assert usage.total_tokens == n + usage.prompt_tokens
     assert 0 < usage.completion_tokens_details.reasoning_tokens < n
-    assert told["answer"] in choice.message.content
-    assert told["votes"][told["answer"]] == max(told["votes"].values())
-    assert told["rhat"] > 0.9
-    assert "the rewards of the halves" in told["mixing"]
-    assert told["effective_samples"] >= 1
-    page = httpx.get(f"{address}{told['trace']}", timeout=60)
+    assert details["answer"] in choice.message.content
+    assert details["votes"][details["answer"]] == max(details["votes"].values())
+    assert details["rhat"] > 0.9
+    assert "the rewards of the halves" in details["mixing"]
+    assert details["effective_samples"] >= 1
+    page = httpx.get(f"{address}{details['trace']}", timeout=60)
     assert page.headers["content-type"].startswith("text/html")
     assert PROMPT in page.text
 
@@ -149,12 +149,12 @@ def test_an_answer_has_its_votes_its_mixing_and_all_tokens_drawn(client, address
 @pytest.mark.parametrize("method", ["best-of-n", "majority-vote", "weighted-vote"])
 def test_a_rule_over_samples_draws_a_pool(client, address, method):
     answer = ask(client, f"toy/{method}")
-    trace, told = trace_of(address, answer), header_fields(answer)
-    assert len(trace.pool) == told["draws"] == 6
+    trace, details = trace_of(address, answer), header_fields(answer)
+    assert len(trace.pool) == details["draws"] == 6
     assert [step.t for step in trace.steps] == [0]
-    assert told["rhat"] is None
+    assert details["rhat"] is None
     decided = METHODS[method].decide(trace.pool, get_extractor("number"), trace.header.target)
-    assert decided.answer == told["answer"]
+    assert decided.answer == details["answer"]
 
 
 def test_choice_k_is_the_answer_to_the_seed_plus_k(client):
@@ -185,17 +185,17 @@ def test_a_stop_cuts_the_text_and_changes_no_draw(client):
 
 def streamed(events: Any) -> tuple[str, str, list[Any]]:
     """What a stream thought and said, and its events."""
-    found = list(events)
-    deltas = [each.choices[0].delta for each in found if each.choices]
+    chunks = list(events)
+    deltas = [each.choices[0].delta for each in chunks if each.choices]
     thought = "".join(getattr(delta, "reasoning_content", "") for delta in deltas)
-    return thought, "".join(delta.content or "" for delta in deltas), found
+    return thought, "".join(delta.content or "" for delta in deltas), chunks
 
 
 def test_a_stream_tells_progress_as_reasoning_and_then_the_same_answer(client):
     whole = ask(client)
     options = {"stream": True, "stream_options": {"include_usage": True}}
-    thought, said, events = streamed(ask(client, **options))
-    assert said == whole.choices[0].message.content
+    thought, content, events = streamed(ask(client, **options))
+    assert content == whole.choices[0].message.content
     answer, votes = max(header_fields(whole)["votes"].items(), key=lambda vote: vote[1])
     assert thought.splitlines()[-1] == f"step 6 of 6, {votes:.0%} of votes for {answer}"
     assert len(thought.splitlines()) == 6
@@ -216,7 +216,7 @@ def is_best(prompt: str, text: str) -> float:
 @pytest.fixture(scope="module")
 def constant() -> Iterator[httpx.Client]:
     served = served_by(ToyLM(), FunctionReward(is_best))
-    with answering(served) as found, httpx.Client(base_url=found, timeout=60) as client:
+    with answering(served) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 
@@ -238,14 +238,14 @@ def test_a_reward_of_0_or_1_is_answered_whatever_its_r_hat(constant, seed, mixin
     body["qalign"] = {"steps": 32, "beta": 0.05}
     whole = constant.post("/v1/chat/completions", json=body)
     assert whole.status_code == 200
-    told = strictly(whole.text)["choices"][0]["qalign"]
-    assert told["mixing"].startswith(mixing)
-    assert (told["rhat"] is None) == ("infinite" in told["mixing"] or "undef" in told["mixing"])
+    facts = strictly(whole.text)["choices"][0]["qalign"]
+    assert facts["mixing"].startswith(mixing)
+    assert (facts["rhat"] is None) == ("infinite" in facts["mixing"] or "undef" in facts["mixing"])
     stream = constant.post("/v1/chat/completions", json={**body, "stream": True}).text
     events = [strictly(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
     (ending,) = (each for each in events if "qalign" in each["choices"][0])
     streamed = ending["choices"][0]["qalign"]
-    assert {**streamed, "trace": ""} == {**told, "trace": ""}
+    assert {**streamed, "trace": ""} == {**facts, "trace": ""}
 
 
 # Who leaves.
@@ -321,8 +321,8 @@ async def test_a_client_that_leaves_before_a_whole_answer_ends_the_chain():
 def embedded() -> Iterator[tuple[Noticed, str]]:
     """A server of the embedded models, and its address."""
     served = Noticed(load_language_model("embedded"), load_reward_model("embedded"))
-    with answering(served) as found:
-        yield served, found
+    with answering(served) as url:
+        yield served, url
 
 
 def of_the_hub(address: str) -> InferenceClient:
@@ -337,10 +337,10 @@ NEXT = {"role": "user", "content": "Tom has 5 eggs and buys 7. How many?"}
 def test_a_second_turn_answers_the_last_message_and_tells_what_it_left_out(embedded, connect):
     with connect(embedded[1]) as client:
         first = ask(client, "embedded/qalign")
-        said = {"role": "assistant", "content": first.choices[0].message.content}
-        second = ask(client, "embedded/qalign", messages=[QUESTION, said, NEXT])
+        reply = {"role": "assistant", "content": first.choices[0].message.content}
+        second = ask(client, "embedded/qalign", messages=[QUESTION, reply, NEXT])
         thought, written, events = streamed(
-            ask(client, "embedded/qalign", messages=[QUESTION, said, NEXT], stream=True)
+            ask(client, "embedded/qalign", messages=[QUESTION, reply, NEXT], stream=True)
         )
         alone = ask(client, "embedded/qalign", messages=[NEXT])
     assert first.choices[0].message.content != alone.choices[0].message.content
@@ -402,13 +402,13 @@ def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models
         with pytest.raises(openai.NotFoundError, match="no model 'SmolLM2-135M/qalign'"):
             ask(client, "SmolLM2-135M/qalign")
     out = tmp_path / "run.jsonl"
-    given = ["--prompt", PROMPT, "--steps", "6", "--seed", "7", "--out", str(out)]
-    assert main(["run", *given]) == 0
+    arguments = ["--prompt", PROMPT, "--steps", "6", "--seed", "7", "--out", str(out)]
+    assert main(["run", *arguments]) == 0
     steps = parse_trace(out.read_text("utf-8")).steps
     assert trace.steps == steps != other.steps
-    told = header_fields(answer)
-    said = f"answer {told['answer']}, {told['votes'][told['answer']]:.0%} of 7 states"
-    assert said in capsys.readouterr().out
+    details = header_fields(answer)
+    line = f"answer {details['answer']}, {details['votes'][details['answer']]:.0%} of 7 states"
+    assert line in capsys.readouterr().out
 
 
 # What is refused.
@@ -459,9 +459,9 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "status", "param", "says"), BAD)
+@pytest.mark.parametrize(("change", "status", "param", "sentence"), BAD)
 def test_a_bad_request_gets_one_sentence_that_names_the_field(
-    embedded, change, status, param, says
+    embedded, change, status, param, sentence
 ):
     """The official client sends each of them: it rejects none by itself."""
     _, address = embedded
@@ -470,7 +470,7 @@ def test_a_bad_request_gets_one_sentence_that_names_the_field(
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
-    assert says in error["message"]
+    assert sentence in error["message"]
     assert "\n" not in error["message"]
     assert (error["param"], error["type"]) == (param, "invalid_request_error")
     own = {name: body.pop(name) for name in ("qalign", "steps") if name in body}
@@ -491,7 +491,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "more", "status", "says"),
+    ("method", "path", "more", "status", "sentence"),
     [
         ("GET", "/v1/chat/completions", {}, 404, "there is no GET /v1/chat/completions"),
         ("POST", "/v1/completions", {"json": {}}, 404, "POST /v1/chat/completions"),
@@ -518,10 +518,10 @@ JSON = {"Content-Type": "application/json"}
         ("GET", "/v1/models", {"headers": {"Origin": "https://evil.example"}}, 403, "may not use"),
     ],
 )
-def test_the_guards_answer_in_the_same_form(address, method, path, more, status, says):
+def test_the_guards_answer_in_the_same_form(address, method, path, more, status, sentence):
     answer = httpx.request(method, f"{address}{path}", timeout=60, **more)
     assert answer.status_code == status
-    assert says in answer.json()["error"]["message"]
+    assert sentence in answer.json()["error"]["message"]
 
 
 def test_a_key_is_asked_for_where_there_is_one():
@@ -574,13 +574,13 @@ def test_beyond_this_machine_a_key_is_needed(capsys, monkeypatch):
     monkeypatch.delenv("QALIGN_API_KEY", raising=False)
     assert main(["serve", "--host", "0.0.0.0"]) == 2
     assert "listens beyond this machine; set QALIGN_API_KEY" in capsys.readouterr().err
-    runs, told = Runs(Limits()), {"QALIGN_OPENAI": "1"}
+    runs, environment = Runs(Limits()), {"QALIGN_OPENAI": "1"}
     assert chat_routes(runs, OriginPolicy(), {}) == []
-    assert chat_routes(runs, OriginPolicy(), told)
+    assert chat_routes(runs, OriginPolicy(), environment)
     for beyond in (OriginPolicy(bound="0.0.0.0"), OriginPolicy(is_space=True)):
         with pytest.raises(InvalidSetting, match="set QALIGN_API_KEY"):
-            chat_routes(runs, beyond, told)
-        assert chat_routes(runs, beyond, {**told, "QALIGN_API_KEY": "secret"})
+            chat_routes(runs, beyond, environment)
+        assert chat_routes(runs, beyond, {**environment, "QALIGN_API_KEY": "secret"})
 
 
 # What fails later.
@@ -602,15 +602,15 @@ class Failing(ToyRM):
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "sentence"),
     [
         (EngineError("the server is gone; start it again"), "the server is gone; start it again"),
         (ZeroDivisionError("secret"), "the server had an internal error; try again"),
     ],
 )
-def test_a_failure_in_the_middle_is_an_error_of_the_answer(error, says, stream):
+def test_a_failure_in_the_middle_is_an_error_of_the_answer(error, sentence, stream):
     with answering(served_by(ToyLM(), Failing(error))) as address, talking(address) as client:
-        with pytest.raises(openai.APIError, match=says) as raised:
+        with pytest.raises(openai.APIError, match=sentence) as raised:
             list(ask(client, stream=stream))
         assert raised.value.type == "server_error"
 
@@ -658,9 +658,9 @@ def test_a_conversation_of_several_turns_is_held_at_its_own_temperature(tmp_path
         trace = trace_of(address, answer)
     for each in folders:
         unload(each)
-    found = messages_of(trace.header.prompt)
-    assert [each["role"] for each in found] == ["system", "user", "assistant", "user"]
-    assert found[-1]["content"] == "Two?"
+    turns = messages_of(trace.header.prompt)
+    assert [each["role"] for each in turns] == ["system", "user", "assistant", "user"]
+    assert turns[-1]["content"] == "Two?"
     assert "left_out" not in header_fields(answer)  # the control: this model reads all of them
     assert trace.header.temperature == 0.5
     assert limited.usage.completion_tokens == 7  # one for the first draw and for each proposal
@@ -679,7 +679,7 @@ def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
         address = page.rstrip("/")
         with talking(address) as client:
             answer = ask(client, "embedded/qalign")
-            thought, said, _ = streamed(ask(client, "embedded/qalign", stream=True))
+            thought, content, _ = streamed(ask(client, "embedded/qalign", stream=True))
             second = ask(client, "embedded/qalign", messages=[*ANSWERED, QUESTION])
             with pytest.raises(openai.BadRequestError, match="n must be 1 to 8"):
                 ask(client, "embedded/qalign", n=9)
@@ -688,19 +688,19 @@ def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
 
         caller = Client(page, verbose=False)
         line = caller.predict(PROMPT, steps=6, seed=7, pool=0, api_name="/run_chain")
-    given = ["--prompt", PROMPT, "--steps", "6", "--seed", "7", "--quiet", "--out", str(out)]
-    assert main(["run", *given]) == 0
+    arguments = ["--prompt", PROMPT, "--steps", "6", "--seed", "7", "--quiet", "--out", str(out)]
+    assert main(["run", *arguments]) == 0
     of_command = parse_trace(out.read_text("utf-8"))
     assert of_chat.steps == parse_trace(line).steps == of_command.steps
-    assert answer.choices[0].message.content == said == second.choices[0].message.content
+    assert answer.choices[0].message.content == content == second.choices[0].message.content
     assert header_fields(second)["left_out"].endswith("left out: 2")
     assert thought
-    other = ask_again(given)
+    other = ask_again(arguments)
     assert other != of_command.steps  # the control: another seed draws others
 
 
-def ask_again(given: list[str]) -> Any:
-    out = given[-1].replace("run.jsonl", "other.jsonl")
-    assert main(["run", *given[:-1], out, "--seed", "8"]) == 0
+def ask_again(arguments: list[str]) -> Any:
+    out = arguments[-1].replace("run.jsonl", "other.jsonl")
+    assert main(["run", *arguments[:-1], out, "--seed", "8"]) == 0
     with open(out, encoding="utf-8") as file:
         return parse_trace(file.read()).steps

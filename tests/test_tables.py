@@ -22,7 +22,7 @@ from qalign_study.export.command import command_of_problem
 from qalign_study.measure.report import AVERAGE, COLUMNS, Compared, Report
 from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Figure, Line, chart
-from qalign_study.sheet.files import cell, latex, to_csv, to_latex
+from qalign_study.sheet.files import cell, escape_latex, to_csv, to_latex
 from qalign_study.sheet.page import to_html
 from qalign_study.sheet.text import format_columns
 from qalign_study.sheet.words import VERDICTS, percent
@@ -42,12 +42,12 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def hostile() -> Report:
     """Sets and models whose names are written to be taken for something else."""
-    made = {}
+    renamed = {}
     for name in HOSTILE:
         results = results_of(*(record(f"{name}{k}", k) for k in range(12)))
         header = replace(results.header, lm=name, rm=name, task=name, command=name, digest=name)
-        made[name] = Results(header, results.records)
-    return Report(made)
+        renamed[name] = Results(header, results.records)
+    return Report(renamed)
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +66,17 @@ def rows_of(text: str) -> list[dict[str, str]]:
 def test_the_csv_has_every_number_of_the_json_and_the_averages(toys: Report) -> None:
     rows = rows_of(to_csv(toys))
     assert tuple(rows[0]) == COLUMNS
-    found = {(r["set"], r["method"], r["minus"], int(r["n"])): r for r in rows}
-    made = toys.json()
-    for each in made["rows"]:
-        row = found.pop((each["set"], each["method"], "", each["n"]))
+    csv_rows = {(r["set"], r["method"], r["minus"], int(r["n"])): r for r in rows}
+    numbers = toys.json()
+    for each in numbers["rows"]:
+        row = csv_rows.pop((each["set"], each["method"], "", each["n"]))
         assert [float(row[k]) for k in ("value", "low", "high", "flops")] == [
             each[k] for k in ("accuracy", "low", "high", "flops")
         ]
-    for each in made["paired"]:
-        row = found.pop((each["set"], each["a"], each["b"], each["n"]))
+    for each in numbers["paired"]:
+        row = csv_rows.pop((each["set"], each["a"], each["b"], each["n"]))
         assert float(row["value"]) == each["difference"]
-    assert {key[0] for key in found} == {AVERAGE}
+    assert {key[0] for key in csv_rows} == {AVERAGE}
     best = {(r["set"], r["n"], r["method"]) for r in rows if r["best"] == "1"}
     for row in (line.row(8) for line in toys.groups[0].lines):
         marked = {method for name, n, method in best if (name, n) == (row.name, "8")}
@@ -86,9 +86,9 @@ def test_the_csv_has_every_number_of_the_json_and_the_averages(toys: Report) -> 
 def test_the_latex_table_has_a_row_a_set_the_average_last_and_the_best_in_bold(
     toys: Report,
 ) -> None:
-    made = to_latex(toys)
+    latex = to_latex(toys)
     (group,) = toys.groups
-    accuracies, gaps = made.split("\\end{table}\n")[:2]
+    accuracies, gaps = latex.split("\\end{table}\n")[:2]
     lines = [line for line in accuracies.splitlines() if " & " in line]
     assert lines[0].startswith("Set & One sample & Best-of-n & Majority vote & Weighted vote &")
     assert [line.split(" & ")[0] for line in lines[1:]] == ["toys", "blocks", AVERAGE]
@@ -101,9 +101,9 @@ def test_the_latex_table_has_a_row_a_set_the_average_last_and_the_best_in_bold(
 
 def _span(text: str) -> tuple[int, int]:
     """Where the columns of a table are declared."""
-    found = re.search(r"\\begin\{tabular\}\{(l)c+\}", text)
-    assert found is not None
-    return found.end(1), found.end()
+    match = re.search(r"\\begin\{tabular\}\{(l)c+\}", text)
+    assert match is not None
+    return match.end(1), match.end()
 
 
 def printed(report: Report) -> str:
@@ -116,8 +116,8 @@ def printed(report: Report) -> str:
 def test_four_problems_allow_no_verdict_in_any_form(write: Callable[[Report], str]) -> None:
     def verdicts(n: int) -> set[str]:
         results = results_of(*(record(f"p{k}", k) for k in range(n)))
-        found = re.findall(VERDICT, write(Report({"toy": results})))
-        return {"some" if word != "too few" else word for word in found}
+        words = re.findall(VERDICT, write(Report({"toy": results})))
+        return {"some" if word != "too few" else word for word in words}
 
     assert verdicts(4) == {"too few"}
     # the control; LaTeX gives the interval without the word
@@ -143,25 +143,25 @@ def test_numbers_and_words_stay_as_they_are(text: str) -> None:
 
 
 def test_no_name_is_a_command_of_latex(hostile: Report) -> None:
-    made = to_latex(hostile)
-    assert "\\input" not in made
-    assert "\\textbackslash{}input\\{/etc/passwd\\}" in made
-    assert "a \\& b \\% c \\$d\\$ \\#e \\_f \\textasciicircum{}g" in made
-    assert "\u202e" not in made
-    for line in made.splitlines():  # braces are balanced, whatever a name holds
+    tables_text = to_latex(hostile)
+    assert "\\input" not in tables_text
+    assert "\\textbackslash{}input\\{/etc/passwd\\}" in tables_text
+    assert "a \\& b \\% c \\$d\\$ \\#e \\_f \\textasciicircum{}g" in tables_text
+    assert "\u202e" not in tables_text
+    for line in tables_text.splitlines():  # braces are balanced, whatever a name holds
         plain = re.sub(r"\\\\[{}]", "", line)
         assert plain.count("{") == plain.count("}"), line
-    assert latex("100 %\n%x") == "100 \\% \\%x"
+    assert escape_latex("100 %\n%x") == "100 \\% \\%x"
 
 
 def test_the_command_writes_the_files_that_it_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = pack(results_of(*(record(f"p{k}", k) for k in range(12))), tmp_path / "toys.zip")
-    made = Report({"toys": results_of(*(record(f"p{k}", k) for k in range(12)))})
+    report = Report({"toys": results_of(*(record(f"p{k}", k) for k in range(12)))})
     files = [tmp_path / "t.csv", tmp_path / "t.tex"]
     assert main(["report", str(path), "--csv", str(files[0]), "--latex", str(files[1])]) == 0
-    assert len(rows_of(files[0].read_bytes().decode())) == len(rows_of(to_csv(made)))
+    assert len(rows_of(files[0].read_bytes().decode())) == len(rows_of(to_csv(report)))
     assert "\\toprule" in files[1].read_text("utf-8")
     page = tmp_path / "t.html"
     assert main(["report", str(path), "--html", str(page), "--tuning", "1e3"]) == 0
@@ -176,25 +176,25 @@ def test_the_command_writes_the_files_that_it_is_asked_for(
 class Page(HTMLParser):
     """A page's elements, what is in them, and its figures by their labels."""
 
-    def __init__(self, made: str) -> None:
+    def __init__(self, html_text: str) -> None:
         super().__init__()
         self.opened: list[tuple[str, dict[str, str | None]]] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.turning: set[str] = set()
-        self.feed(made)
-        self.svgs = [ElementTree.fromstring(svg) for svg in re.findall("<svg.*?</svg>", made)]
+        self.feed(html_text)
+        self.svgs = [ElementTree.fromstring(svg) for svg in re.findall("<svg.*?</svg>", html_text)]
 
     def handle_starttag(self, tag, attributes):
         self.opened.append((tag, dict(attributes)))
 
     def handle_data(self, data):
-        self.said.append(data)
+        self.texts.append(data)
         if "\u202e" in data:
             self.turning.add(self.opened[-1][0])
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self.said).split())
+        return " ".join(" ".join(self.texts).split())
 
     def ids(self) -> set[str]:
         return {attributes["id"] or "" for _, attributes in self.opened if "id" in attributes}
@@ -222,22 +222,22 @@ def test_the_page_says_the_reports_numbers(toys: Report) -> None:
     for row in group.rows:
         for method in ("qalign", "wmv", "bon", "mv", "any", "one", "wmv_own"):
             p = row.points[method]  # type: ignore[index]
-            said = f"{100 * p.value:.1f} {100 * p.low:.1f} to {100 * p.high:.1f}"
-            assert said in page.text, (row.name, method)
+            cell = f"{100 * p.value:.1f} {100 * p.low:.1f} to {100 * p.high:.1f}"
+            assert cell in page.text, (row.name, method)
         for d in row.differences:
-            said = f"{100 * d.value:+.1f} {100 * d.low:.1f} to {100 * d.high:.1f}, "
-            assert said.replace("-", "−") + VERDICTS[d.verdict] in page.text
+            cell = f"{100 * d.value:+.1f} {100 * d.low:.1f} to {100 * d.high:.1f}, "
+            assert cell.replace("-", "−") + VERDICTS[d.verdict] in page.text
     assert "averaged over 2 sets" in page.text
 
 
 def markers_of(svg: ElementTree.Element) -> dict[str, list[str]]:
     """What is told at the points of a figure, by the colour of their line."""
-    found = {}
+    labels_by_style = {}
     for line in svg.iter("g"):
-        told = [title.text or "" for title in line.iter("title")]
-        if told:
-            found[line.attrib["style"]] = told
-    return found
+        labels = [title.text or "" for title in line.iter("title")]
+        if labels:
+            labels_by_style[line.attrib["style"]] = labels
+    return labels_by_style
 
 
 def test_the_first_figure_has_every_method_and_any_of_n(toys: Report) -> None:
@@ -245,9 +245,9 @@ def test_the_first_figure_has_every_method_and_any_of_n(toys: Report) -> None:
     colours = {g.attrib["style"].removeprefix("--c: var(--c-")[:-1] for g in first.iter("g")}
     assert colours == {"qalign", "bon", "mv", "wmv", "any"}
     (group,) = toys.groups
-    told = markers_of(first)["--c: var(--c-bon)"]
-    for p, said in zip([p for p in group.average.points if p.method == "bon"], told, strict=True):
-        assert f"{percent(1 - p.value)} wrong" in said
+    texts = markers_of(first)["--c: var(--c-bon)"]
+    for p, label in zip([p for p in group.average.points if p.method == "bon"], texts, strict=True):
+        assert f"{percent(1 - p.value)} wrong" in label
 
 
 def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(
@@ -257,8 +257,8 @@ def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(
     for name, results in list(both.items()):
         header = replace(results.header, lm="trained", lm_revision="x")
         both[f"{name} 2"] = Results(header, results.records)
-    made = to_html(Report(both), tuning=2400.0)
-    page = Page(made)
+    html_text = to_html(Report(both), tuning=2400.0)
+    page = Page(html_text)
     assert "Majority vote of trained" in page.text
     # over 24 problems: 100 each
     assert "finding β: 100 FLOPs each" in page.text
@@ -313,11 +313,11 @@ def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
 
 def test_a_chart_leaves_out_what_has_no_place_and_is_never_empty_markup() -> None:
     odd = Line("qalign", [0.0, 1.0, 10.0], [0.5, float("inf"), 0.2], labels=["a", "b", "c"])
-    drawn = ElementTree.fromstring(
+    svg = ElementTree.fromstring(
         chart(Figure("<&>", [odd], Axis("x", log=True), Axis("y"), mark=(5.0, "<here>")))
     )
-    assert [title.text for title in drawn.iter("title")] == ["c"]
-    assert "nan" not in ElementTree.tostring(drawn).decode()
+    assert [title.text for title in svg.iter("title")] == ["c"]
+    assert "nan" not in ElementTree.tostring(svg).decode()
     ElementTree.fromstring(chart(Figure("", [], Axis("x"), Axis("y"))))
     flat = ElementTree.fromstring(
         chart(Figure("", [Line("mv", [3.0], [0.0])], Axis("x", log=True), Axis("y", zero=True)))
@@ -328,9 +328,9 @@ def test_a_chart_leaves_out_what_has_no_place_and_is_never_empty_markup() -> Non
 @pytest.mark.parametrize("most", [8.8e10, 1e11])
 def test_the_last_label_of_a_logarithmic_axis_is_inside_the_figure(most: float) -> None:
     line = Line("mv", [2e8, most], [0.1, 0.5])
-    drawn = ElementTree.fromstring(
+    svg = ElementTree.fromstring(
         chart(Figure("", [line], Axis("x", log=True), Axis("y")), width=720)
     )
-    last = next(text for text in drawn.iter("text") if text.text == "100G")
+    last = next(text for text in svg.iter("text") if text.text == "100G")
     half = 0.62 * 13 * len("100G") / 2  # the widest digits of the sheet's fonts, 13 pixels high
     assert float(last.attrib["x"]) + half <= 720

@@ -87,11 +87,11 @@ def test_the_embedded_sets_load_and_their_answers_are_canonical(path):
     assert len(problems) >= 100
     for problem in problems:
         if problem.answer is not None:
-            said = problem.extract(f"The answer is {problem.answer}.")
+            sentence = problem.extract(f"The answer is {problem.answer}.")
             if problem.extractor == "amounts":
                 parts = (part.split(" ", 1) for part in problem.answer.split(", "))
-                said = problem.extract("\n".join(f"{thing}: {n}" for n, thing in parts))
-            assert same_answer(said, problem.answer)
+                sentence = problem.extract("\n".join(f"{thing}: {n}" for n, thing in parts))
+            assert same_answer(sentence, problem.answer)
         else:
             assert problem.check is not None
 
@@ -129,8 +129,8 @@ def test_a_small_file_says_prompt_answer_and_grader_of_rows_of_ones_own(tmp_path
 def test_a_field_of_a_template_may_have_a_name_of_several_words(tmp_path):
     rows = "Question text,eggs,code\nTom has 3 eggs.,3,a\n"
     for field in ("<{Question text}>", "<{ Question text }>"):
-        made = described(tmp_path, rows, DESCRIPTION.replace("<{story}>", field))
-        assert load_problems(made)[0].prompt == "Tom has 3 eggs. How many?"
+        table_file = described(tmp_path, rows, DESCRIPTION.replace("<{story}>", field))
+        assert load_problems(table_file)[0].prompt == "Tom has 3 eggs. How many?"
     unknown = DESCRIPTION.replace("<{story}>", "<{Question  texts}>")
     with pytest.raises(InvalidTask, match="row 0 has no 'Question  texts'"):
         load_problems(described(tmp_path, rows, unknown))
@@ -175,15 +175,15 @@ def test_a_reference_that_its_extractor_does_not_read_is_refused_by_its_line(
 
 def test_texts_of_described_rows_are_graded_by_their_constraints(tmp_path):
     path = described(tmp_path, "", 'rows = "rows.jsonl"\ntemplate = "Write of <{what}>."')
-    asked = {"use": "cat", "end": "hat", "sentences": 1}
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"what": "cats", "constraints": asked}))
+    constraints = {"use": "cat", "end": "hat", "sentences": 1}
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"what": "cats", "constraints": constraints}))
     (problem,) = load_problems(path)
     assert problem.is_right("The cat has a hat.")
     assert not problem.is_right("The cat has a coat.")
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "said"),
+    ("was", "now", "sentence"),
     [
         ("rows = ", "rows == ", "does not describe a problem set"),
         ('template = "', 'prompt = "', "'prompt' is not one of rows, template, answer"),
@@ -194,7 +194,7 @@ def test_texts_of_described_rows_are_graded_by_their_constraints(tmp_path):
         ('"text"', '"colour"', "use one of number, choice"),
     ],
 )
-def test_a_file_that_describes_no_set_is_refused_in_one_sentence(tmp_path, was, now, said):
-    with pytest.raises(InvalidTask, match=said) as refused:
+def test_a_file_that_describes_no_set_is_refused_in_one_sentence(tmp_path, was, now, sentence):
+    with pytest.raises(InvalidTask, match=sentence) as refused:
         load_problems(described(tmp_path, ROWS, DESCRIPTION.replace(was, now)))
     assert "\n" not in str(refused.value)

@@ -43,7 +43,7 @@ from qalign_study.exact.wrong_reward import (
     ANSWERS,
     Example,
     answer_of,
-    decided,
+    chance_of_choice,
     outcomes,
     target_over_beta,
 )
@@ -117,19 +117,19 @@ def test_the_right_rule_falls_below_1e_minus_10_in_every_language_model(name) ->
 
 def test_distances_are_those_of_powers_of_the_matrix() -> None:
     chain = WORLD.chain(0.7)
-    found = distances(chain, 70)
+    by_step = distances(chain, 70)
     for t in (0, 1, 5, 70):
         power = chain.base @ np.linalg.matrix_power(chain.matrix, t)
-        assert found[t] == pytest.approx(total_variation(power, chain.target), abs=1e-14)
-    assert np.all(np.diff(found) <= 1e-15)
+        assert by_step[t] == pytest.approx(total_variation(power, chain.target), abs=1e-14)
+    assert np.all(np.diff(by_step) <= 1e-15)
 
 
 def test_the_second_eigenvalue_is_that_of_the_matrix_and_the_slope_of_the_distance() -> None:
     chain = WORLD.chain(1.0)
     by_definition = np.sort(np.abs(np.linalg.eigvals(chain.matrix)))[-2]
     assert second_eigenvalue(chain) == pytest.approx(by_definition, abs=1e-10)
-    found = distances(chain, 140)
-    assert found[140] / found[139] == pytest.approx(second_eigenvalue(chain), rel=1e-4)
+    by_step = distances(chain, 140)
+    assert by_step[140] / by_step[139] == pytest.approx(second_eigenvalue(chain), rel=1e-4)
 
 
 def test_a_wrong_chain_has_no_such_slope() -> None:
@@ -140,8 +140,8 @@ def test_a_wrong_chain_has_no_such_slope() -> None:
 @pytest.mark.parametrize("beta", [0.3, 1.0, 4.0])
 def test_steps_within_is_the_first_step_that_is_near_enough(beta) -> None:
     chain = WORLD.chain(beta)
-    found = distances(chain, 2000)
-    assert steps_within(chain) == int(np.nonzero(found <= 0.01)[0][0])
+    by_step = distances(chain, 2000)
+    assert steps_within(chain) == int(np.nonzero(by_step <= 0.01)[0][0])
 
 
 def test_steps_within_gives_up_where_it_takes_too_long() -> None:
@@ -210,8 +210,8 @@ def test_the_noise_floor_is_what_perfect_draws_show() -> None:
     )
     assert noise_floor(p, 2) == pytest.approx(by_hand, abs=1e-12)
     target = WORLD.chain(1.0).target
-    drawn = np.random.default_rng(5).multinomial(256, target, size=2000) / 256
-    seen = 0.5 * np.abs(drawn - target).sum(axis=1)
+    frequencies = np.random.default_rng(5).multinomial(256, target, size=2000) / 256
+    seen = 0.5 * np.abs(frequencies - target).sum(axis=1)
     error = seen.std() / math.sqrt(len(seen))
     assert abs(noise_floor(target, 256) - seen.mean()) < 5 * error
 
@@ -264,12 +264,12 @@ def test_a_flow_needs_two_responses_and_a_rule_that_counts_every_step() -> None:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_every_mistake_ends_away_from_the_target_at_the_default_settings(name) -> None:
-    found = broken(WORLD, 1.0, MISTAKES[name])
-    assert found.distance > 1e-3
+    mistaken = broken(WORLD, 1.0, MISTAKES[name])
+    assert mistaken.distance > 1e-3
     # its limit is a limit: one more step changes nothing
-    assert total_variation(found.limit @ found.chain.matrix, found.limit) < 1e-9
-    lengths = [len(y) for y in found.chain.states]
-    assert found.mean_length[1] == pytest.approx(float(found.chain.target @ lengths))
+    assert total_variation(mistaken.limit @ mistaken.chain.matrix, mistaken.limit) < 1e-9
+    lengths = [len(y) for y in mistaken.chain.states]
+    assert mistaken.mean_length[1] == pytest.approx(float(mistaken.chain.target @ lengths))
 
 
 def test_no_mistake_no_distance() -> None:
@@ -347,13 +347,13 @@ def test_the_example_is_a_suffix_chain_and_not_an_independence_sampler() -> None
 
 
 def test_best_of_n_climbs_in_proxy_reward_while_its_accuracy_collapses() -> None:
-    found = outcomes(Example())
-    best = [o for o in found if o.method == "bon"]
+    every = outcomes(Example())
+    best = [o for o in every if o.method == "bon"]
     assert all(b.proxy > a.proxy for a, b in itertools.pairwise(best))
     top = max(o.accuracy for o in best)
     assert top > 0.9
     assert best[-1].accuracy < 0.3
-    chain = [o for o in found if o.method == "qalign"]
+    chain = [o for o in every if o.method == "qalign"]
     assert all(b.accuracy > a.accuracy for a, b in itertools.pairwise(chain))
     assert chain[-1].accuracy > 0.9
 
@@ -386,7 +386,7 @@ def test_the_targets_of_answers_are_those_of_the_nine_responses() -> None:
 def test_a_tied_vote_goes_to_the_higher_total_reward(of, winner) -> None:
     counts = np.zeros((sum(of) + 1, sum(of) + 1))
     counts[of[0], of[1]] = 1.0
-    assert decided(RULES["mv"], counts, Example()).index(1.0) == winner
+    assert chance_of_choice(RULES["mv"], counts, Example()).index(1.0) == winner
 
 
 @pytest.mark.parametrize("settings", [{"hack_mass": 0.0}, {"hack_mass": 0.6}, {"hack_reward": 1.0}])

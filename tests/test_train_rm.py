@@ -43,7 +43,7 @@ PROBLEMS = [
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
+def corpus(tmp_path_factory):
     """Sixteen samples and a chain of each problem, told apart."""
     folder, run = tmp_path_factory.mktemp("samples"), Run("-", seed=3, pool=16, steps=24)
     asyncio.run(run_set(AnswerLM(), Grade(PROBLEMS), run, PROBLEMS, folder))
@@ -55,45 +55,47 @@ def group(*, right=("It is 18.",), wrong=("It is 17.",), near=(), problem=PROBLE
     return GradedTexts(problem, tuple(right), tuple(wrong), tuple(near))
 
 
-def test_samples_are_told_apart_by_the_sets_own_scorer_and_kept_once(drawn):
-    for trace, found in zip(*drawn, strict=True):
+def test_samples_are_told_apart_by_the_sets_own_scorer_and_kept_once(corpus):
+    for trace, texts_of_problem in zip(*corpus, strict=True):
         texts = [sample.response.text for sample in trace.pool]
-        assert sorted([*found.right, *found.wrong]) == sorted(set(texts))
-        assert set(found.right) <= {"The answer is 18."}
+        assert sorted([*texts_of_problem.right, *texts_of_problem.wrong]) == sorted(set(texts))
+        assert set(texts_of_problem.right) <= {"The answer is 18."}
         assert all(sample.reward == ("18" in sample.response.text) for sample in trace.pool)
 
 
-def test_a_near_miss_is_a_state_and_a_proposal_with_one_beginning_of_which_one_is_right(drawn):
-    traces, groups = drawn
-    for problem, trace, found in zip(PROBLEMS, traces, groups, strict=True):
+def test_a_near_miss_is_a_state_and_a_proposal_with_one_beginning_of_which_one_is_right(
+    corpus,
+):
+    traces, groups = corpus
+    for problem, trace, graded in zip(PROBLEMS, traces, groups, strict=True):
         met = set()
         for step in trace.steps:
             texts = step.current.response.text, step.proposal.response.text
             right = [problem.solved_by(text) for text in texts]
             if step.index and right[0] != right[1]:
                 met.add(texts if right[0] else texts[::-1])
-        assert set(found.near) == met
-    assert sum(len(found.near) for found in groups) > 20
+        assert set(graded.near) == met
+    assert sum(len(graded.near) for graded in groups) > 20
 
 
-def test_the_papers_pairs_are_one_right_against_one_wrong_sample_a_prompt(drawn):
-    for found in drawn[1]:
-        pairs = list(pairs_of(found, Kinds(), seed=1))
-        assert len(pairs) == bool(found.right and found.wrong)
-        assert all(p.better in found.right and p.worse in found.wrong for p in pairs)
-        assert pairs == list(pairs_of(found, Kinds(), seed=1))
+def test_the_papers_pairs_are_one_right_against_one_wrong_sample_a_prompt(corpus):
+    for graded in corpus[1]:
+        pairs = list(pairs_of(graded, Kinds(), seed=1))
+        assert len(pairs) == bool(graded.right and graded.wrong)
+        assert all(p.better in graded.right and p.worse in graded.wrong for p in pairs)
+        assert pairs == list(pairs_of(graded, Kinds(), seed=1))
 
 
 def test_each_kind_of_pair_is_an_option_of_its_own():
     wrong = ("It is 17.", "It is 3.")
-    found = group(wrong=wrong, near=[("So 18.", "So 12."), ("So 6 + 12 = 18.", "So 6.")])
-    one = {(p.better, p.worse) for p in pairs_of(found, Kinds(2), seed=0)}
+    graded = group(wrong=wrong, near=[("So 18.", "So 12."), ("So 6 + 12 = 18.", "So 6.")])
+    one = {(p.better, p.worse) for p in pairs_of(graded, Kinds(2), seed=0)}
     assert one == {("It is 18.", "It is 17."), ("It is 18.", "It is 3.")}
-    suffix = {(p.better, p.worse) for p in pairs_of(found, Kinds(2, suffix=True), seed=0)}
-    assert suffix - one == set(found.near)
-    solution = {p.better for p in pairs_of(found, Kinds(8, solution=True), seed=0)}
+    suffix = {(p.better, p.worse) for p in pairs_of(graded, Kinds(2, suffix=True), seed=0)}
+    assert suffix - one == set(graded.near)
+    solution = {p.better for p in pairs_of(graded, Kinds(8, solution=True), seed=0)}
     assert solution == {"It is 18.", "6 + 12 = 18."}
-    number = list(pairs_of(found, Kinds(2, number=True), seed=0))[2:]
+    number = list(pairs_of(graded, Kinds(2, number=True), seed=0))[2:]
     assert [p.better for p in number] == ["It is 18."]
     assert re.fullmatch(r"It is (8|16|17|19|20|28)\.", number[0].worse)
 
@@ -143,9 +145,9 @@ def test_whole_problems_are_held_out_and_a_set_without_pairs_is_refused_in_one_s
 async def test_accuracy_is_the_share_of_pairs_ordered_rightly_averaged_over_problems():
     groups = [group(right=("a", "b"), wrong=("c",)), group(right=("a",), wrong=("d",))]
     rm = FunctionReward(lambda prompt, text: float("acbd".index(text)), id="order")
-    found = (await measure_accuracy(rm, groups))["pair"]
-    assert (found["value"], found["problems"], found["pairs"]) == (0.25, 2, 3)
-    assert (found["low"], found["high"]) == wilson(0.5, 2)
+    share = (await measure_accuracy(rm, groups))["pair"]
+    assert (share["value"], share["problems"], share["pairs"]) == (0.25, 2, 3)
+    assert (share["low"], share["high"]) == wilson(0.5, 2)
     assert (await measure_accuracy(rm, []))["pair"]["value"] is None
     assert in_order([[(1.0, 1.0)]]).value == 0.5, "a tie counts half"
 
@@ -153,9 +155,9 @@ async def test_accuracy_is_the_share_of_pairs_ordered_rightly_averaged_over_prob
 async def test_four_of_four_pairs_in_order_are_not_called_certain():
     groups = [group(right=("b",), wrong=("a",)) for _ in range(4)]
     rm = FunctionReward(lambda prompt, text: float(ord(text)), id="order")
-    found = (await measure_accuracy(rm, groups))["pair"]
-    assert (found["value"], found["high"]) == (1.0, 1.0)
-    assert found["low"] == pytest.approx(0.510, abs=1e-3)
+    share = (await measure_accuracy(rm, groups))["pair"]
+    assert (share["value"], share["high"]) == (1.0, 1.0)
+    assert share["low"] == pytest.approx(0.510, abs=1e-3)
     assert in_order([[(2.0, 1.0)]] * 400).low > 0.99, "the control: many in order are narrow"
 
 
@@ -197,8 +199,8 @@ def test_a_problem_keeps_its_sets_own_solution(tmp_path, name, row, solution):
 def test_what_trains_is_looked_for_before_anything_is_drawn(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "_PACKAGES", ("json", "no_such_package"))
     assert main(["train-rm", "--out", str(tmp_path / "rm")]) == 2
-    said = capsys.readouterr().err
-    assert "train-rm needs no_such_package; pip install 'qalign-explorer[train]'" in said
+    output = capsys.readouterr().err
+    assert "train-rm needs no_such_package; pip install 'qalign-explorer[train]'" in output
     assert not (tmp_path / "rm").exists()
 
 
@@ -230,13 +232,13 @@ def test_a_served_model_has_no_weights_to_start_from():
 
 
 async def test_a_folder_goes_on_with_the_settings_that_it_was_begun_with_and_no_others(tmp_path):
-    async def asked(**changes):
-        given = {"base": "nowhere", "max_length": 64, **changes}
-        return await learn(PROBLEMS, tmp_path, Kinds(), Recipe(), **given)
+    async def learn_with(**changes):
+        settings = {"base": "nowhere", "max_length": 64, **changes}
+        return await learn(PROBLEMS, tmp_path, Kinds(), Recipe(), **settings)
 
     with pytest.raises(InvalidTask, match="0 of 0 problems"):  # nothing was drawn
-        await asked()
+        await learn_with()
     with pytest.raises(InvalidSetting, match="a training with max_length = 64, not 65"):
-        await asked(max_length=65)
+        await learn_with(max_length=65)
     (tmp_path / "report.json").write_text('{"pairs": 3}')
-    assert await asked() == {"pairs": 3}
+    assert await learn_with() == {"pairs": 3}

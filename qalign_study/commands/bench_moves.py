@@ -68,20 +68,20 @@ def _certify(names: list[str], limit: int) -> list[str]:
     """Print a table of moves and worlds; the names of those that fail."""
     failed, rows, notes = list[str](), list[tuple[object, ...]](), list[str]()
     for name in names:
-        found = certify(name, limit=limit)
-        for world in found.worlds:
+        certificate = certify(name, limit=limit)
+        for world in certificate.worlds:
             gap = None if world.gap is None else f"{abs(world.gap):.4f}"
-            accepted = None if isnan(world.acceptance) else f"{world.acceptance:.1%}"
+            acceptance = None if isnan(world.acceptance) else f"{world.acceptance:.1%}"
             balance, distance = _balance(world, world.residual), f"{world.distance:.1e}"
-            rows.append((name, world.world, _range(world), balance, gap, accepted, distance))
-        pairs = found.pairs
+            rows.append((name, world.world, _range(world), balance, gap, acceptance, distance))
+        pairs = certificate.pairs
         balance = _balance(pairs, pairs.difference)
         rows.append((name, f"{pairs.n} long pairs", _range(pairs), balance, None, None, None))
-        if found.faults:
+        if certificate.faults:
             failed.append(name)
-            notes += [f"{name}: {fault}" for fault in found.faults]
+            notes += [f"{name}: {fault}" for fault in certificate.faults]
         else:
-            notes.append(f"{name}: {found.verdict}")
+            notes.append(f"{name}: {certificate.verdict}")
     heads = ("move", "world", "tokens", "balance", "gap", "accepted", "distance to the target")
     print("\n".join([format_columns(heads, rows), *notes]))
     return failed
@@ -112,12 +112,12 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
             move = move_of(parse_moves(name), lm)
             how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
             walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
-            rows.append((task, name, *_measured(problems, walks, meter)))
+            rows.append((task, name, *_measure_move(problems, walks, meter)))
     heads = ("set", "move", "right, %", "accepted", "refused", meter.unit)
     print(format_columns((*heads, "effective samples per 1e9"), rows))
 
 
-def _measured(
+def _measure_move(
     problems: Sequence[Problem], walks: Sequence[list[Step]], meter: CostModel
 ) -> tuple[Any, ...]:
     """A row's numbers, from a chain per problem."""

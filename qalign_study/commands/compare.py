@@ -43,19 +43,19 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     with progress_bar("step", run.chains * (run.steps + 1)) as bar:
         trace = await draw(
-            models, run, options.out, lambda drawn: advance(bar, isinstance(drawn, Step))
+            models, run, options.out, lambda step: advance(bar, isinstance(step, Step))
         )
     comparison, unit = Comparison(trace), trace.header.meter.unit
-    made = outcomes(comparison, full_cut(comparison, options.match))
+    decided = outcomes(comparison, full_cut(comparison, options.match))
     if options.json:
-        rows = [_to_dict(outcome, trace.header.reference, unit) for outcome in made]
+        rows = [_to_dict(outcome, trace.header.reference, unit) for outcome in decided]
         print(json.dumps(rows, ensure_ascii=False, allow_nan=False))
         return
     print(f"{run.prompt}\n")
     right = {True: "right", False: "wrong", None: ""}
     table = [
         (o.method, o.decision.answer, right[o.correct], o.n, o.cost.generated, o.spent)
-        for o in made
+        for o in decided
     ]
     print(format_columns(("method", "answer", "", "samples", "tokens", unit), table))
 

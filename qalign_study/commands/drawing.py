@@ -22,7 +22,7 @@ from qalign_study.sets.tasks import Loaded
 
 
 async def draw(
-    models: shared.Models, run: Run, out: Path | None, told: Callable[[Draw], object]
+    models: shared.Models, run: Run, out: Path | None, on_draw: Callable[[Draw], object]
 ) -> Trace:
     """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
     header, new = make_header(*models, run), list[Draw]()
@@ -30,14 +30,14 @@ async def draw(
     with open_trace(out, header) if out is not None else nowhere as file:
         if file is None:
             raise InvalidSetting(f"{out} is in use by another run; wait for it, or give another")
-        drawn = record(*models, run, known=file.known)
+        recording = record(*models, run, known=file.known)
         try:
-            async with aclosing(drawn) as lines:  # type: ignore[type-var]
+            async with aclosing(recording) as lines:  # type: ignore[type-var]
                 async for item in lines:
                     file.write(item.line)
                     if item.draw is not None:
                         new.append(item.draw)
-                        told(item.draw)
+                        on_draw(item.draw)
         except asyncio.CancelledError:
             file.write(end_line("stopped"))
             raise
@@ -90,10 +90,10 @@ async def fill(
 
 def _command(options: argparse.Namespace) -> str:
     """How to run the same again."""
-    said = {*Run.kinds(), "problems", "preset", "budget", "states", "samples"}
-    said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in shared.OF_EACH}
-    given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
-    flags = [f"--{name} {value}" for name, value in given if value not in (None, 0)]
+    names = {*Run.kinds(), "problems", "preset", "budget", "states", "samples"}
+    names |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in shared.OF_EACH}
+    settings = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in names]
+    flags = [f"--{name} {value}" for name, value in settings if value not in (None, 0)]
     flags += ["--data PATH"] if options.data is not None else []
     what = "prompts" if options.name == "run" else "task"
     return f"qalign {options.name} --{what} {' '.join([options.task, *flags])} --out FOLDER"

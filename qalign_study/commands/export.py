@@ -28,8 +28,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="trace file of `qalign run`, or folder of `qalign evaluate`",
     )
     shared.html_option(parser, required=True)
-    help_text = "problems of the folder whose chains the page plays, from 0"
-    parser.add_argument("--play", type=int, nargs="+", default=[], metavar="N", help=help_text)
+    help_play = "problems of the folder whose chains the page plays, from 0"
+    parser.add_argument("--play", type=int, nargs="+", default=[], metavar="N", help=help_play)
     old = argparse.SUPPRESS
     parser.add_argument("--problem", dest="play", type=int, nargs="+", help=old)
     group = parser.add_argument_group("page of a trace")
@@ -54,13 +54,13 @@ async def command(options: argparse.Namespace) -> None:
     if os.path.isdir(path):
         if options.title or options.caption or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
-        found = evaluated(path, path.resolve().name, load_results(path, code=True))
-        made = folder_page(found, options.play)
+        evaluated_set = evaluated(path, path.resolve().name, load_results(path, code=True))
+        html = folder_page(evaluated_set, options.play)
     elif options.play:
         raise InvalidSetting(f"{path} is not a folder; --play is for a folder of results")
     else:
         text = trace_text(path)
-        made = page(text, title=options.title, caption=options.caption, live=options.live)
-    content = made.encode()
+        html = page(text, title=options.title, caption=options.caption, live=options.live)
+    content = html.encode()
     write_whole(options.html, content)
     print(f"{options.html}: {len(content):,} bytes")

@@ -46,8 +46,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="folder of a run, a trace, or a problem set: its field response (a text or a list), "
         "or else its solution, or else the right answer itself is graded",
     )
-    told = Run.__dataclass_fields__["extractor"].metadata
-    parser.add_argument("--extractor", metavar="STR", help=told["help"])
+    extractor = Run.__dataclass_fields__["extractor"].metadata
+    parser.add_argument("--extractor", metavar="STR", help=extractor["help"])
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
 
@@ -87,28 +87,28 @@ def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str
     path = Path(file)
     if path.is_dir():
         _, problems = read_set(path, code=True)
-        problems = _graded(problems, extractor)
+        problems = _with_extractor(problems, extractor)
         for place, trace in traces_of(path, len(problems)):
             yield problems[place], _of_trace(trace)
     elif path.is_file() and path.read_bytes()[:16].startswith(b'{"type":"header"'):
         trace = load_trace(path)
-        header, drawn = trace.header, _of_trace(trace)
+        header, texts = trace.header, _of_trace(trace)
         problem = Problem(path.stem, header.prompt, header.reference, header.extractor)
-        yield _graded((problem,), extractor or header.extractor)[0], drawn
+        yield _with_extractor((problem,), extractor or header.extractor)[0], texts
     else:
-        for problem in _graded(tuple(load_problems(file, code=True)), extractor):
+        for problem in _with_extractor(tuple(load_problems(file, code=True)), extractor):
             yield problem, _of_set(problem)
 
 
-def _graded(problems: tuple[Problem, ...], extractor: str | None) -> tuple[Problem, ...]:
+def _with_extractor(problems: tuple[Problem, ...], extractor: str | None) -> tuple[Problem, ...]:
     if bare := [problem.id for problem in problems if problem.answer is None]:
         raise InvalidTask(f"problem {bare[0]!r} has no answer to compare with; give one to each")
     return shared.with_grader(extractor, problems)
 
 
 def _of_trace(trace: Trace) -> list[str]:
-    drawn = [*trace.pool, *(step.proposal for step in trace.steps)]
-    return [sample.response.text for sample in drawn]
+    samples = [*trace.pool, *(step.proposal for step in trace.steps)]
+    return [sample.response.text for sample in samples]
 
 
 def _of_set(problem: Problem) -> list[str]:

@@ -155,7 +155,7 @@ def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
     if kind == "rm":
         named = reward_named(name)
         parts = {part.text: part.kind for part in named.members or (named,)}
-    found = []
+    facts = []
     for each, what in parts.items():
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
         one = known[0] if known else Entry(each, kind, each, each)
@@ -164,8 +164,8 @@ def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
             if not one.parameters:
                 raise InvalidSetting(f"the size of {each} is unknown until it is loaded; give it "
                                      "in millions of parameters with --parameters")  # fmt: skip
-        found.append(one)
-    return tuple(found)
+        facts.append(one)
+    return tuple(facts)
 
 
 def _stored(location: str) -> float:

@@ -79,25 +79,25 @@ async def command(options: argparse.Namespace) -> None:
         name = path.name if os.path.isdir(path) else path.stem
         places[name if name not in places else str(path)] = path
     sets = {name: load_results(path, code=True) for name, path in places.items()}
-    made = Report(sets, {name: path for name, path in places.items() if os.path.isdir(path)})
+    report = Report(sets, {name: path for name, path in places.items() if os.path.isdir(path)})
     forms: tuple[tuple[Path | None, Callable[[Report], str]], ...] = (
         (options.csv, to_csv),
         (options.latex, to_latex),
-        (options.html, lambda report: to_html(report, tuning=options.tuning)),
+        (options.html, lambda whole: to_html(whole, tuning=options.tuning)),
     )
     for path, form in forms:
         if path is not None:
-            write_whole(path, form(made).encode(errors="replace"))
+            write_whole(path, form(report).encode(errors="replace"))
     if options.outcomes is not None:
-        write_table(made.outcomes(), options.outcomes)
+        write_table(report.outcomes(), options.outcomes)
     if options.json:
-        print(json.dumps(made.json(), allow_nan=False))
+        print(json.dumps(report.json(), allow_nan=False))
         return
-    found = {p.method for each in made.sets for p in each.points}
-    print("; ".join(f"{m}: {in_a_sentence(curve_name(m))}" for m in sorted(found, key=in_order)))
+    methods = {p.method for each in report.sets for p in each.points}
+    print("; ".join(f"{m}: {in_a_sentence(curve_name(m))}" for m in sorted(methods, key=in_order)))
     print("n: samples, or as many states of the chain as cost the same; intervals are 95%;")
     print("where an exact p is printed, it decides, and not the interval")
-    for group in made.groups:
+    for group in report.groups:
         chains = {each.name: each.results.header.chains for each in group.sets}
         print(f"\n{group.header.lm} with {group.header.rm}, {target_of(group.header)}")
         for line in group.lines:
@@ -138,5 +138,5 @@ def _as_json(pair: Pair) -> dict[str, object]:
     }
 
 
-def _at(found: Point | Difference, group: Group) -> tuple[int, float | None]:
-    return found.n, found.spent if group.unit == "FLOPs" else None
+def _at(measurement: Point | Difference, group: Group) -> tuple[int, float | None]:
+    return measurement.n, measurement.spent if group.unit == "FLOPs" else None

@@ -50,14 +50,14 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     problem = Problem("", run.prompt, run.reference, run.extractor)
 
-    def show(drawn: Draw) -> None:
-        if isinstance(drawn, Step) and not options.quiet:
-            print(_row(drawn, problem.extract), flush=True)
+    def show(draw_or_step: Draw) -> None:
+        if isinstance(draw_or_step, Step) and not options.quiet:
+            print(_row(draw_or_step, problem.extract), flush=True)
 
     if not options.quiet:
         print(f"{run.prompt}\n\n{_HEAD}", flush=True)
     trace = await draw(models, run, options.out, show)
-    print(_said(problem, trace))
+    print(_summarize(problem, trace))
     if run.chains > 1 and not options.quiet:
         print(_agreement(trace))
     shared.print_notes(models)
@@ -88,8 +88,10 @@ async def _run_many(options: argparse.Namespace) -> None:
                 if answer.reference is None
                 else f"; right is {format_references(answer.reference)}"
             )
-            said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
-            print(f"{answer.id}: {said}{right}")
+            words = (
+                answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
+            )
+            print(f"{answer.id}: {words}{right}")
     if not options.json:
         n_states = sum(answer.n_states for answer in answers)
         print(f"{options.out}: {len(answers)} prompts, {n_states} states")
@@ -121,17 +123,17 @@ def _ratio(step: Step) -> str:
     return f"{math.exp(correction):9.3g}"
 
 
-def _said(problem: Problem, trace: Trace) -> str:
+def _summarize(problem: Problem, trace: Trace) -> str:
     """What the chains came to, in words."""
     answer, rate = answer_of(problem, trace), acceptance(trace.steps).overall.value
-    said = "" if rate is None else f"\nacceptance {rate:.0%} of all proposals"
+    summary = "" if rate is None else f"\nacceptance {rate:.0%} of all proposals"
     if answer.accepted is not None:
-        said += f", {answer.accepted:.0%} of those that differ from the state"
+        summary += f", {answer.accepted:.0%} of those that differ from the state"
     if problem.extract is None:
-        return f"{said}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
+        return f"{summary}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
     share = f"{answer.share:.0%} of {answer.n_states} states"
     right = "" if answer.reference is None else f"; right is {format_references(answer.reference)}"
-    return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"
+    return f"{summary}\nanswer {answer.answer or '(none)'}, {share}{right}"
 
 
 def _agreement(trace: Trace) -> str:

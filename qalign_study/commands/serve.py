@@ -68,12 +68,12 @@ async def command(options: argparse.Namespace) -> None:
         async for item in record(lm.with_sampling(run.sampling), rm, run):
             yield item.line
 
-    served = ChatAPI((names.lm,), draw, defaults, limits, key)
-    ours = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
+    api = ChatAPI((names.lm,), draw, defaults, limits, key)
+    origins = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
     with on_disk(f"port {options.port}", "used", "give another --port", InvalidSetting):
         listening = socket.create_server((options.host, options.port))
     host, port = listening.getsockname()[:2]
-    print(f"http://{host}:{port}/v1 answers as {', '.join(served.names)}", flush=True)
-    config = uvicorn.Config(served.app(ours), log_level="warning", lifespan="off")
+    print(f"http://{host}:{port}/v1 answers as {', '.join(api.names)}", flush=True)
+    config = uvicorn.Config(api.app(origins), log_level="warning", lifespan="off")
     limit_log()
     await uvicorn.Server(config).serve(sockets=[listening])

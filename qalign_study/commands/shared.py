@@ -42,8 +42,8 @@ def out_option(parser: argparse._ActionsContainer) -> None:
 
 def html_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Where a page goes."""
-    says = "write a page that works offline"
-    parser.add_argument("--html", type=Path, metavar="FILE", required=required, help=says)
+    help_html = "write a page that works offline"
+    parser.add_argument("--html", type=Path, metavar="FILE", required=required, help=help_html)
 
 
 def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm", "rm")) -> None:
@@ -56,10 +56,13 @@ def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm",
     )
     group.add_argument("--rows", type=int, help="requests per model that run at once")
     for kind in kinds:
-        for name, says in OF_EACH.items():
+        for name, help_text in OF_EACH.items():
             read = int if name == "window" else str
             group.add_argument(
-                f"--{kind}-{name}", type=read, metavar=name.upper(), help=says.format(kind.upper())
+                f"--{kind}-{name}",
+                type=read,
+                metavar=name.upper(),
+                help=help_text.format(kind.upper()),
             )
     group.add_argument(
         "--approximate",
@@ -117,25 +120,25 @@ def run_options(
     for name, kind in Run.kinds().items():
         if name in leave_out:
             continue
-        told = Run.__dataclass_fields__[name]
-        default = defaults.get(name, told.default)
-        shown = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
+        setting = Run.__dataclass_fields__[name]
+        default = defaults.get(name, setting.default)
+        default_note = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
         names = [name, *(old for old, new in OLD_NAMES.items() if new == name)]
         group.add_argument(
             *(f"--{each.replace('_', '-')}" for each in names),
             default=defaults.get(name),
             metavar=kind.__name__.upper(),
-            help=f"{told.metadata['help']}{shown}".replace("%", "%%"),
+            help=f"{setting.metadata['help']}{default_note}".replace("%", "%%"),
         )
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, Any]:
     """What of a run's settings the options say."""
-    said = {name: getattr(options, name, None) for name in Run.kinds()}
-    given = {name: value for name, value in said.items() if value is not None}
-    if is_file_name(given.get("extractor", "")):
-        given["extractor"] = load_grader(given["extractor"]).name
-    return given
+    values = {name: getattr(options, name, None) for name in Run.kinds()}
+    settings = {name: value for name, value in values.items() if value is not None}
+    if is_file_name(settings.get("extractor", "")):
+        settings["extractor"] = load_grader(settings["extractor"]).name
+    return settings
 
 
 def settings_of(options: argparse.Namespace, **more: object) -> Run:
@@ -146,8 +149,8 @@ def settings_of(options: argparse.Namespace, **more: object) -> Run:
 def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     PROGRESS.set(lambda what: print(what, file=sys.stderr))
-    given, run = read_settings(options), settings_of(options)
-    sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
+    settings, run = read_settings(options), settings_of(options)
+    sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in settings}
     if any(part.is_own for part in parse_moves(run.move)):
         from qalign_study.exact.certify import certify
 
@@ -161,18 +164,18 @@ def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Mod
 
 def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     """The given options that concern the model of a kind."""
-    given = {name: getattr(options, f"{kind}_{name}") for name in OF_EACH}
+    values = {name: getattr(options, f"{kind}_{name}") for name in OF_EACH}
     if kind == "lm":
-        given |= {"rows": options.rows, "approximate": options.approximate or None}
+        values |= {"rows": options.rows, "approximate": options.approximate or None}
     elif is_address(options.rm or ""):
-        given["rows"] = options.rows
-    return {name: value for name, value in given.items() if value is not None}
+        values["rows"] = options.rows
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def run_of(options: argparse.Namespace) -> Run:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
-    given = read_settings(options)
-    if "prompt" not in given:
+    settings = read_settings(options)
+    if "prompt" not in settings:
         problems = load_set(options).problems
         number: int = options.problem or 0
         if not 0 <= number < len(problems):
@@ -180,9 +183,9 @@ def run_of(options: argparse.Namespace) -> Run:
                 f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"
             )
         problem = problems[number]
-        given |= {"prompt": problem.prompt, "reference": problem.answer or ""}
-        given.setdefault("extractor", problem.extractor or NO_EXTRACTOR)
-    return Run.read(given).check()
+        settings |= {"prompt": problem.prompt, "reference": problem.answer or ""}
+        settings.setdefault("extractor", problem.extractor or NO_EXTRACTOR)
+    return Run.read(settings).check()
 
 
 def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:

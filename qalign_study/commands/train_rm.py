@@ -47,8 +47,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         "pairs", "one right and one wrong sample of a problem, and also:"
     )
     pairs.add_argument("--each", type=int, default=1, help="pairs of each kind per problem (1)")
-    for name, says in _PAIRS.items():
-        pairs.add_argument(f"--{name}", action="store_true", help=says)
+    for name, help_text in _PAIRS.items():
+        pairs.add_argument(f"--{name}", action="store_true", help=help_text)
     pairs.add_argument(
         "--max-length", type=int, default=2048, help="tokens read per conversation (2048)"
     )
@@ -79,13 +79,13 @@ async def command(options: argparse.Namespace) -> None:
         for name in ("lm", "temperature", "max_new_tokens"):
             if getattr(options, name) is None:
                 setattr(options, name, paper.settings[name])
-    given = {
+    changes = {
         each.name: value
         for each in fields(Recipe)
         if (value := getattr(options, f"recipe_{each.name}", None)) is not None
     }
     run = shared.settings_of(options, pool=options.samples)
-    recipe = replace(RECIPES[options.recipe], **given, seed=run.seed).check()
+    recipe = replace(RECIPES[options.recipe], **changes, seed=run.seed).check()
     if options.plan:
         print_plan(options, recipe)
         return
@@ -110,7 +110,7 @@ async def command(options: argparse.Namespace) -> None:
         base=base,
         max_length=options.max_length,
         device=options.device,
-        notify=lambda said: print(said, file=sys.stderr),
+        notify=lambda sentence: print(sentence, file=sys.stderr),
     )
     trained = report["training"]
     print(f"{report['pairs']} pairs of {report['learned_from']} problems")
@@ -119,9 +119,9 @@ async def command(options: argparse.Namespace) -> None:
         f"{trained['device']}; loss {trained['loss']:.3f}"
     )
     for name, of in (("pair", "pairs of samples"), ("near_miss", "near misses")):
-        found = report[name]
-        ends = found["value"], found["low"], found["high"]
-        said = "none" if None in ends else format_value(Measured(*ends, found["problems"]))
-        count = f"{found['pairs']:,} of {found['problems']:,} problems"
-        print(f"held-out {of} in order, %: {said}, {count}")
+        accuracy = report[name]
+        ends = accuracy["value"], accuracy["low"], accuracy["high"]
+        share = "none" if None in ends else format_value(Measured(*ends, accuracy["problems"]))
+        count = f"{accuracy['pairs']:,} of {accuracy['problems']:,} problems"
+        print(f"held-out {of} in order, %: {share}, {count}")
     print(f"--rm {options.out}")

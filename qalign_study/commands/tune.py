@@ -63,21 +63,21 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Find the beta of each sharpness, and compare them if there are several."""
-    given, *others = [shared.settings_of(options, sharpness=k) for k in options.sharpnesses]
-    check_tuning(options.target, given.steps)
-    start = Target(options.start, given.sharpness)
+    each, *others = [shared.settings_of(options, sharpness=k) for k in options.sharpnesses]
+    check_tuning(options.target, each.steps)
+    start = Target(options.start, each.sharpness)
     if options.prompt is not None:
-        problems = [Problem("prompt", options.prompt, given.reference, given.extractor)]
+        problems = [Problem("prompt", options.prompt, each.reference, each.extractor)]
     else:
         # from the end: an evaluation of the first problems is not tuned on them
         problems = [*shared.load_set(options).problems[-options.last :]]
     models = shared.models_of(options)
-    print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
+    print(f"tuning on {len(problems)} prompts, {each.steps} proposals each", file=sys.stderr)
     how: Any = {"acceptance": options.target, "start": start}
-    how |= {"steps": given.steps, "seed": given.seed, "move": given.move}
-    meter = make_header(*models, given).meter
+    how |= {"steps": each.steps, "seed": each.seed, "move": each.move}
+    meter = make_header(*models, each).meter
     if others:
-        sharpnesses = [run.sharpness for run in (given, *others)]
+        sharpnesses = [each.sharpness for each in (each, *others)]
         tried = await tune_sharpness(*models, problems, sharpnesses, **how)
         spent = _print_tried(tried)
     else:
@@ -101,8 +101,10 @@ def _print_tried(tried: Sequence[Tried]) -> Cost:
     right = {each.sharpness: each.right for each in tried if each.right}
     for each in tried:
         beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
-        said = f"right in % {format_value(each.right)}" if each.right else "no beta accepts enough"
-        print(f"sharpness {each.sharpness:g}: {beta}{said}")
+        accuracy = (
+            f"right in % {format_value(each.right)}" if each.right else "no beta accepts enough"
+        )
+        print(f"sharpness {each.sharpness:g}: {beta}{accuracy}")
     if right:
         best = max(right, key=lambda each: right[each].value)  # the least sharp among equals
         for other in right:

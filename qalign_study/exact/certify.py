@@ -74,23 +74,23 @@ def certify(move: str, *, limit: int) -> Certificate:
     long = LongTexts(min(limit, MAX_LENGTH), [mark for each in own for mark in _marks(each.move)])
     try:
         with watch if own else nullcontext():
-            found = tuple(in_world(lm, move_of(parts, lm)) for lm in worlds())
+            in_worlds = tuple(in_world(lm, move_of(parts, lm)) for lm in worlds())
             pairs = compare_pairs(long, move_of(parts, long), TARGETS, prefers_b)
     except InvalidSetting as error:
         raise InvalidSetting(str(error) if move in str(error) else f"{move}: {error}") from error
     faults = [
         f"balance fails in {world.world}, worst pair: {_both(world.worst)}"
-        for world in found
+        for world in in_worlds
         if not world.is_exact
     ]
     if pairs.worst is not None and not pairs.is_exact:
         faults.append(f"balance fails in {long.id}, worst pair: {_both(pairs.worst)}")
     if not pairs.n:
         faults.append(f"it refuses all proposals in {long.id}")
-    if any(world.is_exact and world.distance > REACHED for world in found):
+    if any(world.is_exact and world.distance > REACHED for world in in_worlds):
         faults.append("it cannot reach every response; mix it with suffix")
     faults += [f"no text of the worlds runs {part}" for part in watch.missing()]
-    result = Certificate(found, pairs, tuple(faults))
+    result = Certificate(in_worlds, pairs, tuple(faults))
     for each in own:
         each.note = f"the move {move} is {result.verdict}"
     return result

@@ -17,11 +17,11 @@ MAX_CHAINS = 256
 
 def distances(chain: ExactChain, steps: int) -> Array:
     """Total variation between d_0 T^t and the target for t = 0..steps, shape [steps + 1]."""
-    d, found = chain.base, np.empty(steps + 1)
+    d, distance = chain.base, np.empty(steps + 1)
     for t in range(steps + 1):
-        found[t] = total_variation(d, chain.target)
+        distance[t] = total_variation(d, chain.target)
         d = d @ chain.matrix
-    return found
+    return distance
 
 
 def kl_divergence(p: Array, q: Array) -> float:

@@ -129,8 +129,8 @@ class Exploration:
 
     def difference(self, a: str, b: str) -> Difference:
         """How much more often a is right than b at the largest budget, paired over problems."""
-        ours, theirs = (self.right[method][-1].astype(float) for method in (a, b))
-        return paired_difference(a, b, ours, theirs, n=self.ns[-1], spent=self.ns[-1])
+        right, other = (self.right[method][-1].astype(float) for method in (a, b))
+        return paired_difference(a, b, right, other, n=self.ns[-1], spent=self.ns[-1])
 
 
 def move_cost(decisions: int) -> float:
@@ -159,16 +159,16 @@ def explore(
     choice = _draw(problems, most, seed, 1)
     behind, code = _behind(problems, choice, np.zeros((most, n_problems), dtype=np.int64))
     reward = (behind + _errors(problems, code)).T  # from here on shape [P, n]
-    pool = _numbered(_answers(code, situation.agree).T)
+    pool = _number_classes(_answers(code, situation.agree).T)
     states, rewards, near_misses = walk(problems, situation.beta, int((most - 1) / price), seed)
-    chain = _numbered(_answers(states, situation.agree).T)
+    chain = _number_classes(_answers(states, situation.agree).T)
 
-    drawn = {"chain": (chain, rewards.T), "pool": (pool, reward)}
+    draws = {"chain": (chain, rewards.T), "pool": (pool, reward)}
     right: dict[str, list[Array]] = {id_: [] for id_ in RULES}
     for n in ns:
         kept = {"chain": 1 + int((n - 1) / price), "pool": n}
         for id_, rule in RULES.items():
-            answer, worth = (values[:, : kept[rule.draws]] for values in drawn[rule.draws])
+            answer, worth = (values[:, : kept[rule.draws]] for values in draws[rule.draws])
             counted = partial(vote, n_answers=answer.shape[1] + 1)
             won, _ = rule.decide_many(answer, worth, 0.0, situation.beta, counted)
             right[id_].append(won == 0)
@@ -275,13 +275,13 @@ def _answers(code: Array, agree: float) -> Array:
     return np.where((code != 0) & shared, SHARED, code)
 
 
-def _numbered(answer: Array) -> Array:
+def _number_classes(answer: Array) -> Array:
     """Answers [P, n] as numbers for a vote: 0 the right one, others 1 + where they first appear."""
     order = np.argsort(answer, axis=1, kind="stable")
     ordered = np.take_along_axis(answer, order, axis=1)
     begins = np.ones(answer.shape, dtype=bool)
     begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     begun = np.maximum.accumulate(np.where(begins, np.arange(answer.shape[1]), 0), axis=1)
-    found = np.empty_like(order)
-    np.put_along_axis(found, order, 1 + np.take_along_axis(order, begun, axis=1), axis=1)
-    return np.where(answer == 0, 0, found)
+    numbers = np.empty_like(order)
+    np.put_along_axis(numbers, order, 1 + np.take_along_axis(order, begun, axis=1), axis=1)
+    return np.where(answer == 0, 0, numbers)

@@ -61,9 +61,9 @@ class EnumerableLM:
         self._tables: dict[Tokens, Array] = {}
         self._entropies: dict[Tokens, float] = {}
         self._responses: dict[Tokens, Response] = {}
-        found = list(self.completions((), max_new_tokens))
-        self.support = tuple(self.response(tokens) for tokens, _ in found)
-        self.probabilities = np.array([p for _, p in found])
+        completions = list(self.completions((), max_new_tokens))
+        self.support = tuple(self.response(tokens) for tokens, _ in completions)
+        self.probabilities = np.array([p for _, p in completions])
 
     @classmethod
     def markov(
@@ -133,16 +133,16 @@ class EnumerableLM:
     def response(self, tokens: Sequence[int]) -> Response:
         """The response with these ids; it is finished iff the last one is the EOS."""
         tokens = tuple(tokens)
-        found = self._responses.get(tokens)
-        if found is None:
-            found = self._responses[tokens] = Response(
+        known = self._responses.get(tokens)
+        if known is None:
+            known = self._responses[tokens] = Response(
                 tokens=tokens,
                 text=self.text(tokens),
                 finished=bool(tokens) and tokens[-1] == self.eos,
                 pieces=tuple(self.pieces[token] for token in tokens),
                 log_probs=tuple(self._log_prob(tokens[:k], t) for k, t in enumerate(tokens)),
             )
-        return found
+        return known
 
     def _log_prob(self, prefix: Tokens, token: int) -> float:
         p = float(self.next_token_probabilities(prefix)[token])
@@ -162,10 +162,10 @@ class EnumerableLM:
         Raises:
             InvalidSetting: there is none.
         """
-        found = frozenset(at for at, piece in enumerate(self.pieces[:-1]) if text in piece)
-        if not found:
+        ids = frozenset(at for at, piece in enumerate(self.pieces[:-1]) if text in piece)
+        if not ids:
             raise InvalidSetting(f"no token of {self.id} contains {text!r}; choose a delimiter")
-        return found
+        return ids
 
     async def weigh(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
@@ -180,11 +180,11 @@ class EnumerableLM:
     def entropy(self, prefix: Sequence[int]) -> float:
         """Entropy of the next id after `prefix`, in nats."""
         key = tuple(prefix)
-        found = self._entropies.get(key)
-        if found is None:
+        known = self._entropies.get(key)
+        if known is None:
             p = self.next_token_probabilities(key)
-            found = self._entropies[key] = float(-(p[p > 0] * np.log(p[p > 0])).sum())
-        return found
+            known = self._entropies[key] = float(-(p[p > 0] * np.log(p[p > 0])).sum())
+        return known
 
     async def extend(
         self,

@@ -28,8 +28,8 @@ from qalign_study.exact.moves import law_of
 def index_probabilities(n: int) -> tuple[float, ...]:
     """Probability of every index when u is uniform, measured on `draw_index` itself."""
     n_cells = 8 * n  # u is probed at the midpoint of eight equal cells an index
-    drawn = [draw_index(n, (cell + 0.5) / n_cells) for cell in range(n_cells)]
-    return tuple(drawn.count(index) / n_cells for index in range(n))
+    indices = [draw_index(n, (cell + 0.5) / n_cells) for cell in range(n_cells)]
+    return tuple(indices.count(index) / n_cells for index in range(n))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ ONE_LETTER = Block(frozenset(range(len(LETTERS))))
 @dataclass(frozen=True, slots=True)
 class _TailForgotten:
     async def propose(self, choices: Choices, y: Response) -> MoveResult:
-        made = await ONE_LETTER.propose(choices, y)
-        return made if isinstance(made, NoProposal) else replace(made, log_correction=())
+        proposal = await ONE_LETTER.propose(choices, y)
+        return (
+            proposal if isinstance(proposal, NoProposal) else replace(proposal, log_correction=())
+        )
 
 
 @lru_cache(maxsize=16)  # one rule a limit, so that its moves are enumerated once

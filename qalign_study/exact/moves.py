@@ -134,10 +134,10 @@ def walk(
     paths: list[Path] = [()]
     for _ in range(MOST):
         path = paths.pop()
-        choices, made = replay(path)
-        if not path and _facts(replay(path)[1]) != _facts(made):
+        choices, outcome = replay(path)
+        if not path and _facts(replay(path)[1]) != _facts(outcome):
             raise InvalidSetting(OUTSIDE)
-        yield choices, made
+        yield choices, outcome
         for at, options in enumerate(choices.open, len(path)):
             before, question = choices.path[:at], choices.path[at][1]
             paths += [(*before, (other, question)) for other in range(1, options)]
@@ -153,10 +153,10 @@ def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float,
         InvalidSetting: the probabilities do not sum to 1, or `walk` refuses.
     """
     completions, total = _completions(lm), 0.0
-    for choices, made in walk(lambda path: ReplayedChoices(lm, completions, path), move, y):
+    for choices, outcome in walk(lambda path: ReplayedChoices(lm, completions, path), move, y):
         total += choices.p
-        if choices.p and made is not None:
-            yield choices.p, made
+        if choices.p and outcome is not None:
+            yield choices.p, outcome
     if abs(total - 1.0) > 1e-9:
         raise InvalidSetting(
             f"the choices from {y.text!r} have probabilities that sum to {total:.6g}; "
@@ -164,31 +164,31 @@ def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float,
         )
 
 
-def finish(made: Coroutine[Any, Any, MoveResult]) -> MoveResult:
+def finish(coroutine: Coroutine[Any, Any, MoveResult]) -> MoveResult:
     """Run a coroutine that waits for nothing."""
     try:
-        made.send(None)
+        coroutine.send(None)
     except StopIteration as end:
-        found: MoveResult = end.value
-        return found
+        outcome: MoveResult = end.value
+        return outcome
     raise InvalidSetting("the move waits for something other than its choices")
 
 
-def _facts(made: MoveResult | None) -> tuple[Any, ...]:
+def _facts(outcome: MoveResult | None) -> tuple[Any, ...]:
     """What two calls with the same choices must have in common."""
-    if isinstance(made, Proposal):
-        return made.response.tokens, made.kept, made.kept_again, _total(made)
-    return (made,)
+    if isinstance(outcome, Proposal):
+        return outcome.response.tokens, outcome.kept, outcome.kept_again, _total(outcome)
+    return (outcome,)
 
 
-def check_proposal(y: Response, made: Proposal, log_probs: Sequence[float]) -> float:
+def check_proposal(y: Response, proposal: Proposal, log_probs: Sequence[float]) -> float:
     """The log correction of a proposal whose text has these log-probabilities.
 
     Raises:
         InvalidSetting: its correction is no number, its log-probabilities are another text's, or it
             claims to keep ids that it changed.
     """
-    new, total = made.response, _total(made)
+    new, total = proposal.response, _total(proposal)
     if not total < math.inf:
         raise InvalidSetting(f"the move's log correction is {total} for {short_repr(new.text)}")
     if log_probs != new.log_probs and not (
@@ -198,7 +198,7 @@ def check_proposal(y: Response, made: Proposal, log_probs: Sequence[float]) -> f
             f"the move proposes {short_repr(new.text)} with the log-probabilities of another text; "
             "take them from `choices`"
         )
-    start, end, a, b = made.kept, made.kept_again, y.tokens, new.tokens
+    start, end, a, b = proposal.kept, proposal.kept_again, y.tokens, new.tokens
     kept = start >= 0 and end >= 0 and start + end <= min(len(a), len(b))
     if not (kept and a[:start] == b[:start] and a[len(a) - end :] == b[len(b) - end :]):
         raise InvalidSetting(
@@ -211,10 +211,10 @@ def check_proposal(y: Response, made: Proposal, log_probs: Sequence[float]) -> f
 @cache
 def _completions(lm: EnumerableLM) -> Any:
     @cache
-    def found(prefix: Tokens, until: frozenset[int]) -> list[tuple[Tokens, float]]:
+    def complete(prefix: Tokens, until: frozenset[int]) -> list[tuple[Tokens, float]]:
         return list(lm.completions(prefix, lm.max_new_tokens, until=until))
 
-    return found
+    return complete
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,16 +248,16 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
     number = {state.tokens: a for a, state in enumerate(lm.support)}
     ways: dict[tuple[int, int, float], float] = {}
     for a, y in enumerate(lm.support):
-        for chance, made in outcomes(lm, move, y):
-            if isinstance(made, NoProposal):
+        for chance, outcome in outcomes(lm, move, y):
+            if isinstance(outcome, NoProposal):
                 continue
-            b = number.get(made.response.tokens)
+            b = number.get(outcome.response.tokens)
             if b is None:
                 raise InvalidSetting(
-                    f"the move proposes {made.response.text!r}, which the model cannot emit; "
+                    f"the move proposes {outcome.response.text!r}, which the model cannot emit; "
                     "refuse it"
                 )
-            way = a, b, check_proposal(y, made, lm.support[b].log_probs)
+            way = a, b, check_proposal(y, outcome, lm.support[b].log_probs)
             ways[way] = ways.get(way, 0.0) + chance
     old, new, correction = np.array([*ways], float).reshape(-1, 3).T  # none: all are refused
     p = np.array([*ways.values()])
@@ -265,5 +265,5 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
     return known[move]
 
 
-def _total(made: Proposal) -> float:
-    return math.fsum(float(term) for term in made.log_correction)  # type: ignore[arg-type]
+def _total(proposal: Proposal) -> float:
+    return math.fsum(float(term) for term in proposal.log_correction)  # type: ignore[arg-type]

@@ -136,12 +136,12 @@ class Towards(ReplayedChoices):
 
     def __init__(self, lm: LongTexts, goal: Response, known: _Known, path: Path) -> None:
         super().__init__(lm, None, path)
-        self.goal, self.known, self.log_drawn = goal, known, 0.0
+        self.goal, self.known, self.log_p_extended = goal, known, 0.0
 
     @property
     def log_p(self) -> float:
         """Natural log of the probability of the choices that were taken."""
-        return (math.log(self.p) if self.p else -math.inf) + self.log_drawn
+        return (math.log(self.p) if self.p else -math.inf) + self.log_p_extended
 
     def _extend(self, prefix: Tokens, until: frozenset[int], role: str) -> Response:
         self._take(1, role, prefix, until)
@@ -150,7 +150,7 @@ class Towards(ReplayedChoices):
             raise DeadEnd
         ends = (at for at in range(kept + 1, len(goal)) if goal.tokens[at - 1] in until)
         stop = next(ends, len(goal)) if until else len(goal)
-        self.log_drawn += math.fsum(goal.log_probs[kept:stop])
+        self.log_p_extended += math.fsum(goal.log_probs[kept:stop])
         return goal if stop == len(goal) else self._lm.response(goal.tokens[:stop])
 
     async def entropies(self, y: Response) -> tuple[float, ...]:
@@ -168,9 +168,9 @@ class _Noted(StepChoices):
         self.texts = list[Tokens]()
 
     async def extend(self, y: Response, kept: int, **how: Any) -> Response:
-        drawn = await super().extend(y, kept, **how)
-        self.texts.append(drawn.tokens)
-        return drawn
+        response = await super().extend(y, kept, **how)
+        self.texts.append(response.tokens)
+        return response
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +193,9 @@ class _Ways:
 
 def _ways(lm: LongTexts, move: Move, old: Response, new: Response, known: _Known) -> _Ways:
     log_p, corrections = list[float](), list[float]()
-    for choices, made in walk(lambda path: Towards(lm, new, known, path), move, old):
-        if isinstance(made, Proposal) and made.response.tokens == new.tokens:
-            corrections.append(check_proposal(old, made, new.log_probs))
+    for choices, outcome in walk(lambda path: Towards(lm, new, known, path), move, old):
+        if isinstance(outcome, Proposal) and outcome.response.tokens == new.tokens:
+            corrections.append(check_proposal(old, outcome, new.log_probs))
             log_p.append(choices.log_p)  # type: ignore[attr-defined]
     return _Ways(np.array(log_p), np.array(corrections))
 
@@ -251,11 +251,11 @@ def compare_flows(
     """
     for t, old in enumerate(lm.starts(), 1):
         choices = _Noted(lm, t)
-        made = finish(move.propose(choices, old))
-        if isinstance(made, NoProposal) or made.response.tokens == old.tokens:
+        outcome = finish(move.propose(choices, old))
+        if isinstance(outcome, NoProposal) or outcome.response.tokens == old.tokens:
             continue
-        new, known = made.response, _Known()
-        check_proposal(old, made, lm.response(new.tokens).log_probs)
+        new, known = outcome.response, _Known()
+        check_proposal(old, outcome, lm.response(new.tokens).log_probs)
         there, back = _ways(lm, move, old, new, known), _ways(lm, move, new, old, known)
         if not len(there.log_p) or any(new.tokens[: len(text)] != text for text in choices.texts):
             raise InvalidSetting(

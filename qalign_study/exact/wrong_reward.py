@@ -138,15 +138,15 @@ def outcomes(example: Example, samples: tuple[int, ...] = SAMPLES) -> tuple[Outc
     Raises:
         InvalidSetting: from the example's own settings.
     """
-    base, found = np.array(example.base), []
+    base, outcomes_by_rule = np.array(example.base), []
     states = _chain_counts(example, samples)
     for n in samples:
         counts = {"pool": _iid_counts(base, n), "chain": states[n]}
         for id_, rule in RULES.items():
-            a, b, c = decided(rule, counts[rule.draws], example)
+            a, b, c = chance_of_choice(rule, counts[rule.draws], example)
             proxy = float(np.dot((a, b, c), example.rewards))
-            found.append(Outcome(id_, n, (a, b, c), proxy))
-    return tuple(found)
+            outcomes_by_rule.append(Outcome(id_, n, (a, b, c), proxy))
+    return tuple(outcomes_by_rule)
 
 
 def _iid_counts(base: Array, n: int) -> Array:
@@ -171,19 +171,19 @@ def _chain_counts(example: Example, samples: tuple[int, ...]) -> dict[int, Array
     chain = example.chain()
     answers = [answer_of(y.text) for y in chain.states]
     arriving = chain.base[:, None, None]
-    found = {}
+    counts = {}
     for n in range(1, max(samples) + 1):
         paths = np.zeros((len(answers), n + 1, n + 1))
         for state, answer in enumerate(answers):
             i, j = int(answer == "A"), int(answer == "B")
             paths[state, i : n + i, j : n + j] = arriving[state]
         if n in samples:
-            found[n] = paths.sum(axis=0)
+            counts[n] = paths.sum(axis=0)
         arriving = np.tensordot(chain.matrix.T, paths, axes=1)
-    return found
+    return counts
 
 
-def decided(rule: Rule, counts: Array, example: Example) -> tuple[float, ...]:
+def chance_of_choice(rule: Rule, counts: Array, example: Example) -> tuple[float, ...]:
     """Probability that a rule answers A, B and C, from the distribution of the counts.
 
     Draws come in the order A, B, C, which decides where both weight and reward are equal.

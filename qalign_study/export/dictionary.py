@@ -62,8 +62,8 @@ def _read() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, Idea]]:
     tables = tomllib.loads((ASSETS / "dictionary.toml").read_text("utf-8"))
     colours = {name: (light, dark) for name, (light, dark) in tables.pop("colours").items()}
     ideas: dict[str, Idea] = {}
-    for part, told in tables.items():
-        for id_, entry in told.items():
+    for part, entries_of_part in tables.items():
+        for id_, entry in entries_of_part.items():
             if id_ in ideas:
                 raise ValueError(f"dictionary.toml: {id_} is in {ideas[id_].part} and {part}")
             ideas[id_] = Idea(part=part, **entry)
@@ -98,14 +98,14 @@ def term(id_: str, text: str = "") -> str:
 
 def with_terms(text: str) -> str:
     """Markup of a text in which "[the target](target)" is a term: a word and its idea."""
-    return TERM.sub(lambda found: term(found[2], html.unescape(found[1])), html.escape(text))
+    return TERM.sub(lambda match: term(match[2], html.unescape(match[1])), html.escape(text))
 
 
 def style() -> str:
     """Style sheet: a variable for each idea that is drawn, and the figures of a dark page."""
-    drawn = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
-    light = "".join(f" --c-{id_}: {pair[0]};" for id_, pair in drawn.items())
-    dark = "".join(f" --c-{id_}: {pair[1]};" for id_, pair in drawn.items())
+    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
+    light = "".join(f" --c-{id_}: {pair[0]};" for id_, pair in pairs.items())
+    dark = "".join(f" --c-{id_}: {pair[1]};" for id_, pair in pairs.items())
     # plotly writes colours into the elements that it draws, and draws them once
     figures = "".join(
         f'.dark .js-plotly-plot [style*="{what}: {_rgb(of_light)}"] '
@@ -129,13 +129,13 @@ def script() -> str:
 
 def names() -> str:
     """A script that hands over words alone: of ideas by id, of models by kind and id."""
-    found: dict[str, dict[str, str]] = {"lm": {}, "rm": {}}
+    titles: dict[str, dict[str, str]] = {"lm": {}, "rm": {}}
     for (kind, id_), entry in entries().items():
-        found[kind][id_] = entry.title
+        titles[kind][id_] = entry.title
     words = {id_: idea.word for id_, idea in ideas().items()}
-    return _global_script("QAlignModels", found) + _global_script("QAlignWords", words)
+    return _global_script("QAlignModels", titles) + _global_script("QAlignWords", words)
 
 
 def _global_script(name: str, data: object) -> str:
-    told = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f"globalThis.{name} = {told};\n"
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f"globalThis.{name} = {text};\n"

@@ -44,7 +44,7 @@ class Choice:
             QAlignError: it cannot be drawn, or drawing failed.
         """
         RUN.set(self.name)
-        told = 0
+        n_lines = 0
         async with aclosing(draw(self._run)) as lines:  # type: ignore[type-var]
             async for text in lines:
                 begun = not self._lines and text
@@ -53,8 +53,8 @@ class Choice:
                     self._reader.feed(line)
                 if begun:
                     yield self, ""
-                if (now := self.done * MAX_PROGRESS_LINES // self.total) > told:
-                    told = now
+                if (now := self.done * MAX_PROGRESS_LINES // self.total) > n_lines:
+                    n_lines = now
                     yield self, self._progress()
 
     @property

@@ -221,8 +221,8 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 def _preflight(headers: Headers) -> Response:
     """What a browser asks before a page's request; `Guard` says whether the page may read it."""
-    asked = headers.get("access-control-request-headers", "")
-    allowed = {"Methods": "GET, POST, DELETE", "Headers": asked}
+    requested = headers.get("access-control-request-headers", "")
+    allowed = {"Methods": "GET, POST, DELETE", "Headers": requested}
     return Response(
         status_code=204,
         headers={f"Access-Control-Allow-{key}": value for key, value in allowed.items()},

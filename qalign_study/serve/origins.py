@@ -134,14 +134,14 @@ def _split(environment: Mapping[str, str], name: str) -> list[str]:
 
 def _host_of(text: str) -> str:
     """A host without its port; "" if it is none."""
-    found = _HOST.fullmatch(text)
-    return found[1].strip("[]") if found else ""
+    match = _HOST.fullmatch(text)
+    return match[1].strip("[]") if match else ""
 
 
 def _address(text: str) -> object:
     """A literal address, one of IPv4 within IPv6 as the former; None if it is none."""
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

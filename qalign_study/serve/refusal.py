@@ -28,8 +28,8 @@ class HTTPRefusal(Exception):
         """The error in the form of OpenAI's API."""
         of_server = "server_error" if self.status >= 500 else "invalid_request_error"
         kind = "rate_limit_error" if self.status == 429 else of_server
-        told = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
-        return {"error": told}
+        fields = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return {"error": fields}
 
 
 def respond_refused(request: Request, error: Exception) -> Response:

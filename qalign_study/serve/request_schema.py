@@ -100,17 +100,19 @@ def parse_request(
     """
     if not isinstance(body, dict):
         raise HTTPRefusal(400, f"the request must be an object, got {short_repr(body)}")
-    given = {name: value for name, value in body.items() if value is not None}
-    for name in given:
-        _check_known(name, given[name])
-    model, rule, lm = find_model(given.get("model"), lms)
-    n = _one(given, "n", 1, lambda n: is_whole(n, 1, MOST_CHOICES), f"1 to {MOST_CHOICES}")
-    stream = _one(given, "stream", False, lambda v: isinstance(v, bool), "true or false")
-    run = _run(given, lm, rule, defaults, limits)
+    request = {name: value for name, value in body.items() if value is not None}
+    for name in request:
+        _check_known(name, request[name])
+    model, rule, lm = find_model(request.get("model"), lms)
+    n = _one(request, "n", 1, lambda n: is_whole(n, 1, MOST_CHOICES), f"1 to {MOST_CHOICES}")
+    stream = _one(request, "stream", False, lambda v: isinstance(v, bool), "true or false")
+    run = _run(request, lm, rule, defaults, limits)
     if run.seed + n > SEEDS:
         raise _bad("seed", f"seed + n must be at most {SEEDS}, since choice k has the seed + k")
-    unread = len(given["messages"]) - len(messages_of(run.prompt))
-    return ChatRequest(model, rule, run, n, _stops(given), stream, _usage(given, stream), unread)
+    unread = len(request["messages"]) - len(messages_of(run.prompt))
+    return ChatRequest(
+        model, rule, run, n, _stops(request), stream, _usage(request, stream), unread
+    )
 
 
 def find_model(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
@@ -145,10 +147,10 @@ def _check_known(name: str, value: object) -> None:
 
 
 def _run(
-    given: Mapping[str, Any], lm: str, rule: Rule, defaults: Mapping[str, Any], limits: Limits
+    request: Mapping[str, Any], lm: str, rule: Rule, defaults: Mapping[str, Any], limits: Limits
 ) -> Run:
     """The run of a request, each setting checked in its turn so that an error names its field."""
-    own = given.get(OWN, {})
+    own = request.get(OWN, {})
     if not isinstance(own, dict):
         raise _bad(OWN, f"{OWN} must be an object of settings, got {short_repr(own)}")
     for name in own:
@@ -159,17 +161,17 @@ def _run(
                 f"{OWN} has no setting {short_repr(name)}; it has {known}",
                 "unknown_parameter",
             )
-    most = given.get("max_tokens")
-    if most is not None and given.get("max_completion_tokens", most) != most:
+    most = request.get("max_tokens")
+    if most is not None and request.get("max_completion_tokens", most) != most:
         raise _bad("max_tokens", "max_tokens and max_completion_tokens differ; give one of them")
-    if "messages" not in given:
+    if "messages" not in request:
         raise _bad("messages", "the messages are missing; send a list", "missing_parameter")
     seed = {"seed": secrets.randbelow(SEEDS - MOST_CHOICES)}
     read: dict[str, Any] = {**seed, **defaults, "lm": lm}
-    fields = [("messages", "prompt", _read_by(lm, parse_messages(given["messages"])))]
-    fields += [(name, setting, given[name]) for name, setting in _FIELDS.items() if name in given]
-    fields += [(f"{OWN}.{name}", name, own[name]) for name in _SETTINGS if name in own]
-    for field, setting, value in fields:
+    sent = [("messages", "prompt", _read_by(lm, parse_messages(request["messages"])))]
+    sent += [(name, setting, request[name]) for name, setting in _FIELDS.items() if name in request]
+    sent += [(f"{OWN}.{name}", name, own[name]) for name in _SETTINGS if name in own]
+    for field, setting, value in sent:
         try:
             run = Run.read({**read, setting: value}).check(limits)
         except QAlignError as error:
@@ -192,7 +194,7 @@ def parse_messages(messages: object) -> str:
     """
     if not isinstance(messages, list):
         raise _bad("messages", f"messages must be a list, got {short_repr(messages)}")
-    found = []
+    prompt_messages = []
     for number, each in enumerate(messages):
         if not isinstance(each, dict):
             raise _bad("messages", f"message {number} must be an object, got {short_repr(each)}")
@@ -200,9 +202,9 @@ def parse_messages(messages: object) -> str:
             if each.get(name):
                 raise _bad("messages", f"message {number} has {name}, which is not supported")
         role = "system" if each.get("role") == "developer" else each.get("role")
-        found.append({"role": role, "content": _content(number, each.get("content"))})
+        prompt_messages.append({"role": role, "content": _content(number, each.get("content"))})
     try:
-        return format_prompt(found)
+        return format_prompt(prompt_messages)
     except QAlignError as error:
         raise _bad("messages", str(error)) from error
 
@@ -226,8 +228,8 @@ def _content(number: int, content: Any) -> Any:
     return "".join(part["text"] for part in content)
 
 
-def _stops(given: Mapping[str, Any]) -> tuple[str, ...]:
-    stop = given.get("stop", [])
+def _stops(request: Mapping[str, Any]) -> tuple[str, ...]:
+    stop = request.get("stop", [])
     stops = [stop] if isinstance(stop, str) else stop
     if not (
         isinstance(stops, list)
@@ -238,17 +240,17 @@ def _stops(given: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _usage(given: Mapping[str, Any], stream: bool) -> bool:
-    options = given.get("stream_options", {})
+def _usage(request: Mapping[str, Any], stream: bool) -> bool:
+    options = request.get("stream_options", {})
     if not isinstance(options, dict) or (options and not stream):
         raise _bad("stream_options", "stream_options must be an object, and needs stream = true")
     return bool(options.get("include_usage"))
 
 
 def _one(
-    given: Mapping[str, Any], name: str, usual: Any, is_one: Callable[[Any], bool], words: str
+    request: Mapping[str, Any], name: str, usual: Any, is_one: Callable[[Any], bool], words: str
 ) -> Any:
-    value = given.get(name, usual)
+    value = request.get(name, usual)
     if not is_one(value):
         raise _bad(name, f"{name} must be {words}, got {short_repr(value)}")
     return value

@@ -87,7 +87,7 @@ class ChatAPI:
     ) -> Callable[[Request], Awaitable[Response]]:
         """An endpoint that needs the key, if there is one, and whose defects have a sentence."""
 
-        async def called(request: Request) -> Response:
+        async def checked_endpoint(request: Request) -> Response:
             token = bearer_token(request.headers)
             if not hmac.compare_digest(token.encode(), self.key.encode()) and self.key:
                 raise HTTPRefusal(
@@ -101,7 +101,7 @@ class ChatAPI:
             except BaseException as error:
                 raise _to_refusal(error) from error
 
-        return called
+        return checked_endpoint
 
     @property
     def names(self) -> list[str]:
@@ -156,8 +156,8 @@ class ChatAPI:
         self._open += chat_request.n
         streams = merge(*(choice.follow(self.draw) for choice in answer.choices))
         try:
-            async with aclosing(streams) as told:  # type: ignore[type-var]
-                async for item in told:
+            async with aclosing(streams) as updates:  # type: ignore[type-var]
+                async for item in updates:
                     yield item
         finally:
             self._open -= chat_request.n
@@ -189,26 +189,26 @@ class _Answer:
             **more,
         }
 
-    def usage(self, shown: int) -> dict[str, Any]:
-        """All tokens drawn; those that are not in the texts that were `shown` are reasoning."""
+    def usage(self, n_visible: int) -> dict[str, Any]:
+        """Count all tokens drawn; all but the `n_visible` in the choices' texts are reasoning."""
         n_prompt = self.header.prompt_tokens
         n = sum(choice.cost.generated for choice in self.choices)
         return {
             "prompt_tokens": n_prompt,
             "completion_tokens": n,
             "total_tokens": n_prompt + n,
-            "completion_tokens_details": {"reasoning_tokens": max(0, n - shown)},
+            "completion_tokens_details": {"reasoning_tokens": max(0, n - n_visible)},
         }
 
 
 async def _collect_answer(
-    answer: _Answer, choices_drawn: AsyncIterator[tuple[Choice, str]]
+    answer: _Answer, drawing: AsyncIterator[tuple[Choice, str]]
 ) -> dict[str, Any]:
     """The answer at once."""
-    async with aclosing(choices_drawn) as told:  # type: ignore[type-var]
-        async for _ in told:
+    async with aclosing(drawing) as updates:  # type: ignore[type-var]
+        async for _ in updates:
             pass
-    decided = await gather(*(choice.decide() for choice in answer.choices))
+    messages = await gather(*(choice.decide() for choice in answer.choices))
     choices = [
         {
             "index": k,
@@ -217,13 +217,13 @@ async def _collect_answer(
             "finish_reason": each["finish_reason"],
             "qalign": each["qalign"],
         }
-        for k, each in enumerate(decided)
+        for k, each in enumerate(messages)
     ]
-    return answer.part("", choices, usage=answer.usage(sum(each["length"] for each in decided)))
+    return answer.part("", choices, usage=answer.usage(sum(each["length"] for each in messages)))
 
 
 async def _stream_answer(
-    answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]
+    answer: _Answer, drawing: AsyncIterator[tuple[Choice, str]]
 ) -> AsyncIterator[str]:
     """The answer in events: progress as reasoning, then each choice's text, then how it ended."""
 
@@ -232,20 +232,20 @@ async def _stream_answer(
         return _event(answer.part(".chunk", [{**choice, **more}]))
 
     try:
-        async with aclosing(drawn) as told:  # type: ignore[type-var]
+        async with aclosing(drawing) as updates:  # type: ignore[type-var]
             for choice in answer.choices:
                 yield event(choice.number, {"role": "assistant", "content": ""})
-            async for choice, progress in told:
+            async for choice, progress in updates:
                 if progress:
                     yield event(choice.number, {"reasoning_content": f"{progress}\n"})
-        shown = 0
+        n_visible = 0
         for choice in answer.choices:
-            decided = await choice.decide()
-            shown += decided["length"]
-            yield event(choice.number, {"content": decided["content"]})
-            yield event(choice.number, {}, decided["finish_reason"], qalign=decided["qalign"])
+            message = await choice.decide()
+            n_visible += message["length"]
+            yield event(choice.number, {"content": message["content"]})
+            yield event(choice.number, {}, message["finish_reason"], qalign=message["qalign"])
         if answer.chat.usage:
-            yield _event(answer.part(".chunk", [], usage=answer.usage(shown)))
+            yield _event(answer.part(".chunk", [], usage=answer.usage(n_visible)))
         yield "data: [DONE]\n\n"
     except (GeneratorExit, *_KEPT):
         raise

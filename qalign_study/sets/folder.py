@@ -109,29 +109,31 @@ async def run_set(
     )
     _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
-    taken: set[int] = set()  # by another process, when last looked at
+    elsewhere: set[int] = set()  # by another process, when last looked at
     to_dict = progress or (lambda n_new, n_done, n_elsewhere: None)
 
     async def work(places: Iterator[int]) -> None:
         for place in places:
             with open_trace(trace_path(folder, place), headers[place]) as file:
                 if file is None:
-                    taken.add(place)
+                    elsewhere.add(place)
                     continue
                 known = file.known
-                to_dict(len(known.steps) + len(known.pool), len(problems) - len(left), len(taken))
-                drawn = record(lm, rm, runs[place], known=known)
-                async with aclosing(drawn) as lines:  # type: ignore[type-var]
+                to_dict(
+                    len(known.steps) + len(known.pool), len(problems) - len(left), len(elsewhere)
+                )
+                recording = record(lm, rm, runs[place], known=known)
+                async with aclosing(recording) as lines:  # type: ignore[type-var]
                     async for item in lines:
                         file.write(item.line)
-                        to_dict(item.draw is not None, len(problems) - len(left), len(taken))
+                        to_dict(item.draw is not None, len(problems) - len(left), len(elsewhere))
             del left[place]
 
     while left:
-        taken.clear()
+        elsewhere.clear()
         places = iter(tuple(left))
         await gather(*(work(places) for _ in range(min(at_once, len(left)))))
-        to_dict(0, len(problems) - len(left), len(taken))
+        to_dict(0, len(problems) - len(left), len(elsewhere))
         if left:
             await asyncio.sleep(WAIT)
 
@@ -164,13 +166,13 @@ def sets_in(folder: Path, *, code: bool = False) -> dict[str, Path]:
     Raises:
         InvalidTrace: there is none, or one cannot be read.
     """
-    found = [folder] if os.path.exists(folder / HEADER) else sorted(folder.glob(f"*/{HEADER}"))
-    if not found:
+    headers = [folder] if os.path.exists(folder / HEADER) else sorted(folder.glob(f"*/{HEADER}"))
+    if not headers:
         raise InvalidTrace(
             f"{folder} has no results; give a folder that evaluate or run wrote, or one with such "
             "folders in it"
         )
-    places = [folder.resolve() if path == folder else path.parent for path in found]
+    places = [folder.resolve() if path == folder else path.parent for path in headers]
     for place in places:
         read_set(place, code=code)
     return {place.name: place for place in places}
@@ -190,21 +192,21 @@ def traces_of(folder: str | Path, n: int) -> Iterator[tuple[int, Trace]]:
 
 def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
     """Start a folder, or make sure that the one there is of the same run, or of less of it."""
-    path, ours = folder / HEADER, "".join(map(problem_line, problems)).encode()
-    said = content_of(path, InvalidSetting)
-    if said is None:
-        if content_of(folder / PROBLEMS, InvalidSetting) not in (None, ours):
+    path, problem_lines = folder / HEADER, "".join(map(problem_line, problems)).encode()
+    content = content_of(path, InvalidSetting)
+    if content is None:
+        if content_of(folder / PROBLEMS, InvalidSetting) not in (None, problem_lines):
             raise InvalidSetting(
                 f"{folder / PROBLEMS} was not written by this program; use another folder"
             )
     else:
-        there = read_set_header(said.decode(errors="replace"), str(path))
+        there = read_set_header(content.decode(errors="replace"), str(path))
         n = len(there.problems)
         first = replace(header, problems=header.problems[:n], digest=digest_of(problems[:n]))
         check_same_run(folder, there, first)
         if n == len(problems) and not grows(there, header):
             return
-    write_whole(folder / PROBLEMS, ours)
+    write_whole(folder / PROBLEMS, problem_lines)
     write_whole(path, header_json(header).encode())
 
 

@@ -169,9 +169,9 @@ def read_writing_task(prompt: str) -> WritingTask | None:
             ("end", "[a-z]+"),
         ):
             pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{what})")
-        if found := re.fullmatch(pattern, prompt.strip()):
-            sentences = next(k for k, words in _NUMBERS.items() if words == found["n"])
-            return WritingTask(prompt, found["use"], found["end"], sentences)
+        if match := re.fullmatch(pattern, prompt.strip()):
+            sentences = next(k for k, words in _NUMBERS.items() if words == match["n"])
+            return WritingTask(prompt, match["use"], match["end"], sentences)
     return None
 
 
@@ -181,17 +181,17 @@ def kind_of(prompt: str) -> ProblemKind | Literal["inventory"] | None:
         return "inventory"
     sentences = re.split(r"(?<=[.?]) ", prompt.strip())
     first, events, last = sentences[0], sentences[1:-1], sentences[-1]
-    if not _says(_WORDS["starts"], first) or not _says(_WORDS["questions"], last):
+    if not _has_wording(_WORDS["starts"], first) or not _has_wording(_WORDS["questions"], last):
         return None
-    for kind, told in _PROBLEMS.items():
+    for kind, form in _PROBLEMS.items():
         wordings = SHIFTED_PHRASINGS if kind == "shifted" else PHRASINGS
         known = [wording for each in wordings.values() for wording in each]
-        if len(events) in told["lengths"] and all(_says(known, event) for event in events):
+        if len(events) in form["lengths"] and all(_has_wording(known, event) for event in events):
             return kind
     return None
 
 
-def _says(wordings: list[str], sentence: str) -> bool:
+def _has_wording(wordings: list[str], sentence: str) -> bool:
     """Whether a sentence is one of these wordings with its words and numbers put in."""
     return any(_pattern(wording).fullmatch(sentence) for wording in wordings)
 
@@ -206,11 +206,11 @@ def constraints(task: WritingTask, text: str) -> dict[str, bool]:
     """Whether a text meets each of the three constraints, by what it asks in words."""
     words = re.findall(r"[a-z]+", text.lower())
     counted = len(re.findall(r"[.!?](?=\s|$)", text))
-    asked = _NUMBERS.get(task.sentences, f"{task.sentences} sentences")
+    length = _NUMBERS.get(task.sentences, f"{task.sentences} sentences")
     return {
         f"uses “{task.use}”": task.use in words,
         f"ends with “{task.end}”": bool(words) and words[-1] == task.end,
-        f"has {asked}": counted == task.sentences,
+        f"has {length}": counted == task.sentences,
     }
 
 
@@ -227,9 +227,9 @@ def split_of(key: str) -> Split:
 
 def draw_split(draw: Callable[[], _T], split: Split) -> _T:
     """Draw until what comes belongs to the split."""
-    while split_of((drawn := draw()).key) != split:
+    while split_of((problem := draw()).key) != split:
         pass
-    return drawn
+    return problem
 
 
 def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
@@ -272,12 +272,12 @@ def _is_mostly_talk(events: list[Event], n_events: int) -> bool:
 
 def draw_event(rng: random.Random, weights: dict[EventKind, float]) -> Event:
     """An event with its numbers, of a kind drawn by `weights`; not yet with its sentence."""
-    drawn = rng.choices(list(weights), list(weights.values()))[0]
-    ranges = _EVENTS[drawn]
+    kind = rng.choices(list(weights), list(weights.values()))[0]
+    ranges = _EVENTS[kind]
     parts: dict[str, Any] = {n: rng.randint(*ranges[n]) for n in ("a", "b") if n in ranges}
-    if drawn == "boxes":
+    if kind == "boxes":
         parts["subject"] = rng.choice(_WORDS["boxes"])
-    return Event(drawn, **parts)
+    return Event(kind, **parts)
 
 
 def _keeps_in_range(event: Event, amount: int) -> bool:

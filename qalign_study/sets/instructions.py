@@ -38,8 +38,8 @@ class Instructions:
     @property
     def row_fields(self) -> dict[str, Any]:
         """The field of a problem's line."""
-        told = {"ids": self.ids, "kwargs": self.kwargs, "rule": self.rule}
-        return {"instructions": told}
+        instructions = {"ids": self.ids, "kwargs": self.kwargs, "rule": self.rule}
+        return {"instructions": instructions}
 
     def followed(self, text: str) -> bool:
         """Whether a response follows every instruction.
@@ -48,10 +48,10 @@ class Instructions:
             InvalidTask: the extra is not installed, or it has no such instruction.
         """
         library = _library()
-        row_fields = library.InputExample(0, list(self.ids), self.prompt, list(self.kwargs))
+        example = library.InputExample(0, list(self.ids), self.prompt, list(self.kwargs))
         check = getattr(library, f"test_instruction_following_{self.rule}")
         try:
-            return bool(check(row_fields, text).follow_all_instructions)
+            return bool(check(example, text).follow_all_instructions)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidTask(
                 f"the instructions {short_repr(list(self.ids), 200)} cannot be checked "
@@ -75,29 +75,29 @@ def _library() -> Any:
             f"({first_line(error)}); pip install 'qalign-explorer[tasks]'"
         ) from error
     checkers = instructions_registry.INSTRUCTION_DICT
-    checkers[_FREQUENCY] = _as_asked(checkers[_FREQUENCY])
+    checkers[_FREQUENCY] = _with_its_letter(checkers[_FREQUENCY])
     return utils
 
 
 _FREQUENCY = "keywords:letter_frequency"
 
 
-def _as_asked(checker: Any) -> Any:
+def _with_its_letter(checker: Any) -> Any:
     """The checker of how often a letter appears; it also counts characters that are not letters.
 
     Two official rows ask for "#" and "!"; instead of these lm-eval's, like the published one,
     counts a random letter, another one at each call, so that the verdict is chance.
     """
 
-    class AsAsked(checker):  # type: ignore[misc]
+    class WithItsLetter(checker):  # type: ignore[misc]
         def build_description(self, *, letter: Any = None, **more: Any) -> Any:
             one = isinstance(letter, str) and len(letter) == 1
-            said = super().build_description(letter="a" if one else letter, **more)
+            description = super().build_description(letter="a" if one else letter, **more)
             if one:
                 self._letter = letter.lower()
-            return said
+            return description
 
-    return AsAsked
+    return WithItsLetter
 
 
 def _offer_sentences(nltk: Any) -> None:

@@ -102,8 +102,9 @@ def _draw_inventory(rng: random.Random, n_things: int) -> Inventory:
             parts.append(Part(things, part.start, events))
             who = words["He"] if sentences else words["name"]
             sentences += [f"{who} has {part.start} {things}.", *(event.text for event in events)]
-        told = [e.subject for part in parts for e in part.events if e.kind == "distractor"]
-        if len(told) == len(set(told)):  # else two sentences give two numbers for one thing
+        distractors = [e.subject for part in parts for e in part.events if e.kind == "distractor"]
+        # Otherwise two sentences would give two numbers for one thing.
+        if len(distractors) == len(set(distractors)):
             question = f"How many of each does {words['name']} have now?"
             return Inventory(" ".join([*sentences, question]), tuple(parts), words)
 

@@ -235,8 +235,8 @@ def _loaded(extractor: str, code: Path | None, place: str) -> str:
         return extractor
     if code is None:
         raise InvalidTask(
-            f'{place}: "extractor" is the Python file {_shown(extractor)}, which only the command '
-            "line runs; load it there, or with load_grader in Python"
+            f'{place}: "extractor" is the Python file {_short_json(extractor)}, which only the '
+            "command line runs; load it there, or with load_grader in Python"
         )
     path = code / extractor.rpartition(":")[0]
     here = str(code / extractor) if path.is_file() else extractor
@@ -256,8 +256,8 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
             f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
         )
     names = ("id", "prompt", "answer", "extractor")
-    given = {name: fields.pop(name, None) for name in names}
-    id_, prompt, answer, extractor = given.values()
+    values = {name: fields.pop(name, None) for name in names}
+    id_, prompt, answer, extractor = values.values()
     known = f"{', '.join(EXTRACTORS)}, FILE.py:NAME or none"
     right = answer if isinstance(answer, list) else [answer]
     own = isinstance(extractor, str) and is_file_name(extractor)
@@ -273,7 +273,7 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
         ("extractor", own or extractor in [None, NO_EXTRACTOR, *EXTRACTORS], f"use one of {known}"),
     ):
         if not is_good:
-            raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
+            raise InvalidTask(f'{place}: "{name}" is {_short_json(values[name])}; {advice}')
     if extractor is None and answer is not None:
         extractor = "number"
     if own:
@@ -288,19 +288,21 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
         if get_grader(extractor).reads(str(each)):
             continue
         raise InvalidTask(
-            f'{place}: "answer" is {_shown(each)}, which the extractor "{extractor}" does not '
+            f'{place}: "answer" is {_short_json(each)}, which the extractor "{extractor}" does not '
             f"read; give {_READABLE[extractor]}, or name another extractor"
         )
-    asked = {name: said for name in CHECKS if (said := fields.pop(name, None)) is not None}
-    both = [*map('"{}"'.format, asked), *["an answer or extractor"] * (extractor is not None)]
-    if asked and len(both) > 1:
+    checks = {name: content for name in CHECKS if (content := fields.pop(name, None)) is not None}
+    both = [*map('"{}"'.format, checks), *["an answer or extractor"] * (extractor is not None)]
+    if checks and len(both) > 1:
         raise InvalidTask(f"{place} has {both[0]} and {both[1]}; leave one of them out")
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
         answer=None if answer is None else join_references([*dict.fromkeys(map(str, right))]),
         extractor=extractor,
-        check=next((CHECKS[name](prompt, said, place) for name, said in asked.items()), None),
+        check=next(
+            (CHECKS[name](prompt, content, place) for name, content in checks.items()), None
+        ),
         extra=fields,
     )
 
@@ -310,12 +312,12 @@ def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
         case {"use": str(use), "end": str(end), "sentences": int(sentences), **rest} if not rest:
             return WritingTask(prompt, use.lower(), end.lower(), sentences)
     raise InvalidTask(
-        f'{place}: "constraints" is {_shown(constraints)}; give "use" and "end" (a word each) and '
-        '"sentences" (a whole number)'
+        f'{place}: "constraints" is {_short_json(constraints)}; give "use" and "end" (a word each) '
+        'and "sentences" (a whole number)'
     )
 
 
-def _asked(prompt: str, instructions: object, place: str) -> Instructions:
+def _read_instructions(prompt: str, instructions: object, place: str) -> Instructions:
     match instructions:
         case {"ids": [*ids], "kwargs": [*kwargs], **rest} if (
             ids
@@ -328,14 +330,14 @@ def _asked(prompt: str, instructions: object, place: str) -> Instructions:
             rule = str(rest.get("rule", RULES[0]))
             return Instructions(prompt, tuple(ids), tuple(kwargs), rule)
     raise InvalidTask(
-        f'{place}: "instructions" is {_shown(instructions)}; give "ids" and "kwargs" (a list each, '
-        'as long as the other), and perhaps "rule" ("loose" or "strict")'
+        f'{place}: "instructions" is {_short_json(instructions)}; give "ids" and "kwargs" (a list '
+        'each, as long as the other), and perhaps "rule" ("loose" or "strict")'
     )
 
 
 CHECKS: Mapping[str, Callable[[str, object, str], WritingTask | Instructions]] = {
     "constraints": _writing,
-    "instructions": _asked,
+    "instructions": _read_instructions,
 }
 """The fields of a row whose checks decide whether an open-ended response is right."""
 
@@ -355,7 +357,7 @@ def _is_a(value: object, kinds: tuple[type, ...]) -> bool:
     return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
 
 
-def _shown(value: object) -> str:
+def _short_json(value: object) -> str:
     if value is None:
         return "missing"
     text = json.dumps(value, ensure_ascii=False)

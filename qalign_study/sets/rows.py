@@ -112,20 +112,20 @@ def problem_of(row: Row, number: int, table: Table, *, seed: int, place: str) ->
 
 
 def _gsm(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
-    said = _text(row, "answer").rpartition("####")
-    if not said[1]:
+    solution_parts = _text(row, "answer").rpartition("####")
+    if not solution_parts[1]:
         raise ValueError('"answer" has no "####" before the number')
-    prompt = filled(table["template"], {"question": _text(row, "question")})
-    answer = said[2].strip().replace(",", "")
+    prompt = fill_template(table["template"], {"question": _text(row, "question")})
+    answer = solution_parts[2].strip().replace(",", "")
     # the calculator's notes, <<48/2=24>>, are not for readers
-    solution = f"{_CALCULATED.sub('', said[0]).strip()}\nThe answer is {answer}."
+    solution = f"{_CALCULATED.sub('', solution_parts[0]).strip()}\nThe answer is {answer}."
     return {"id": f"{number}", "prompt": prompt, "answer": answer, "solution": solution}
 
 
 def _math(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     question = _text(row, "problem" if "problem" in row else "prompt")
     id = row.get("unique_id") or row.get("id") or f"{number}"
-    prompt = filled(table["template"], {"question": question})
+    prompt = fill_template(table["template"], {"question": question})
     more = {"solution": row["solution"]} if "solution" in row else {}
     return {"id": id, "prompt": prompt, "answer": _text(row, "answer"), **more}
 
@@ -135,7 +135,7 @@ def _redux(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     right: int | None = int(row["answer"])
     if table["labels"] == "corrected":
         fault = re.sub(r"\s+", "_", str(row["error_type"]).strip().lower())
-        corrected = _corrected(row.get("correct_answer"), choices)
+        corrected = _corrected_choice(row.get("correct_answer"), choices)
         right = {"ok": right, "wrong_groundtruth": corrected}.get(fault)
         if right is None:
             return {}
@@ -149,9 +149,9 @@ def _redux(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     }
 
 
-def _corrected(said: object, choices: Sequence[str]) -> int | None:
+def _corrected_choice(correction: object, choices: Sequence[str]) -> int | None:
     """The right option as annotators wrote it: a letter, a number from 0, or its text."""
-    text = str(said or "").strip()
+    text = str(correction or "").strip()
     if text in choices:
         return choices.index(text)
     places = [str(k) for k in range(len(choices))], list(_LETTERS[: len(choices)])
@@ -184,25 +184,27 @@ def _ifeval(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
         raise ValueError(f"{len(ids)} instructions with {len(kwargs)} sets of arguments")
     # the hub fills up every row with the arguments of all others, as None
     kept = [{k: v for k, v in each.items() if v is not None} for each in kwargs]
-    prompt = filled(table["template"], {"question": _text(row, "prompt")})
-    said = {"ids": list(ids), "kwargs": kept, "rule": table["rule"]}
-    return {"id": str(row["key"]), "prompt": prompt, "instructions": said}
+    prompt = fill_template(table["template"], {"question": _text(row, "prompt")})
+    instructions = {"ids": list(ids), "kwargs": kept, "rule": table["rule"]}
+    return {"id": str(row["key"]), "prompt": prompt, "instructions": instructions}
 
 
 def _own(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
-    made = {name: row[name] for name in ("constraints", "instructions") if name in row}
+    fields = {name: row[name] for name in ("constraints", "instructions") if name in row}
     for name in _BARE_FIELD.findall(table["template"]):
         if name in row:  # \boxed{answer} is LaTeX, {answer} a field that was not filled
             raise ValueError(f"the template has {{{name}}} without angles; write <{{{name}}}>")
-    made["prompt"] = filled(table["template"], {name: str(value) for name, value in row.items()})
+    fields["prompt"] = fill_template(
+        table["template"], {name: str(value) for name, value in row.items()}
+    )
     if "id" in table:
-        made["id"] = row[table["id"]]
+        fields["id"] = row[table["id"]]
     if isinstance(table.get("answer"), list):  # columns of right answers, of which some are empty
         right = [row[name] for name in table["answer"]]
-        made["answer"] = [each for each in right if each not in (None, "")] or right[0]
+        fields["answer"] = [each for each in right if each not in (None, "")] or right[0]
     elif "answer" in table:
-        made["answer"] = row[table["answer"]]
-    return made
+        fields["answer"] = row[table["answer"]]
+    return fields
 
 
 READERS: Mapping[str, Callable[[Row, int, Table, int], dict[str, Any]]] = {
@@ -216,25 +218,25 @@ READERS: Mapping[str, Callable[[Row, int, Table, int], dict[str, Any]]] = {
 """How a set's rows are read, by the name that its table has for it."""
 
 
-def options_of(said: object) -> list[str]:
+def options_of(options_text: object) -> list[str]:
     """A list of options: as it is, or as Python writes it, which is read and never run.
 
     Raises:
         ValueError: it is no list of two texts or more.
     """
-    options = said
-    if isinstance(said, str):
+    options = options_text
+    if isinstance(options_text, str):
         try:
-            if len(said) > _MAX_LITERAL:
-                raise ValueError(f"{len(said):,} characters")
-            options = ast.literal_eval(said)
+            if len(options_text) > _MAX_LITERAL:
+                raise ValueError(f"{len(options_text):,} characters")
+            options = ast.literal_eval(options_text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
             raise ValueError(
-                f'"choices" is {short_repr(said)}; a list of texts is needed'
+                f'"choices" is {short_repr(options_text)}; a list of texts is needed'
             ) from error
     texts = isinstance(options, list) and all(isinstance(each, str) for each in options)
     if not texts or not 2 <= len(options) <= len(_LETTERS):  # type: ignore[arg-type]
-        raise ValueError(f'"choices" is {short_repr(said)}; a list of texts is needed')
+        raise ValueError(f'"choices" is {short_repr(options_text)}; a list of texts is needed')
     return options  # type: ignore[return-value]
 
 
@@ -244,7 +246,7 @@ def _with_options(
     lines = "\n".join(f"{_LETTERS[k]}). {choice}" for k, choice in enumerate(choices))
     fields = {"question": _text(row, name), "subject": subject, "choices": lines}
     template = _CHOICES.sub("<{choices}>", table["template"])
-    return {"prompt": filled(template, fields), "answer": _LETTERS[right]}
+    return {"prompt": fill_template(template, fields), "answer": _LETTERS[right]}
 
 
 _CALCULATED = re.compile(r"<<[^>]*>>")
@@ -259,7 +261,7 @@ def placeholders(template: str) -> list[str]:
     return _FIELD.findall(template)
 
 
-def filled(template: str, fields: Mapping[str, str]) -> str:
+def fill_template(template: str, fields: Mapping[str, str]) -> str:
     """A template with its placeholders, <{name}>, filled in once: what a text holds stays."""
     return _FIELD.sub(lambda match: fields[match[1]], template)
 

@@ -19,14 +19,14 @@ Generated = Problem | Inventory | WritingTask
 
 N_PROBLEMS = {**dict.fromkeys(get_args(ProblemKind), 250), "inventory": 350, "writing": 100}
 """Problems of each embedded set. The files in `assets/tasks/` are those of seed 0."""
-_DRAWN = re.compile(rf"({'|'.join(N_PROBLEMS)})@(0|[1-9]\d{{0,8}})")
+_SEEDED = re.compile(rf"({'|'.join(N_PROBLEMS)})@(0|[1-9]\d{{0,8}})")
 
 
 def generate_rows(task: str) -> list[dict[str, Any]] | None:
     """The rows of `NAME@SEED`, such as "inventory@2"; None if a name is not of that form."""
-    if (found := _DRAWN.fullmatch(task)) is None:
+    if (match := _SEEDED.fullmatch(task)) is None:
         return None
-    name, seed = found[1], int(found[2])
+    name, seed = match[1], int(match[2])
     rows = map(_row, held_out(name, seed))
     prefix = task if seed else name
     return [{"id": f"{prefix}-{n:03}", **row} for n, row in enumerate(rows)]
@@ -36,11 +36,11 @@ def generate_rows(task: str) -> list[dict[str, Any]] | None:
 def held_out(name: str, seed: int) -> tuple[Any, ...]:
     """The distinct tasks of a set, with what they were made of, in its order."""
     rng = random.Random(f"tasks {seed} {name}")
-    drawn: dict[str, Generated] = {}
-    while len(drawn) < N_PROBLEMS[name]:
+    tasks: dict[str, Generated] = {}
+    while len(tasks) < N_PROBLEMS[name]:
         task = generate(rng, name)
-        drawn.setdefault(task.key, task)
-    return tuple(drawn.values())
+        tasks.setdefault(task.key, task)
+    return tuple(tasks.values())
 
 
 def generate(rng: random.Random, name: str, *, split: Split = "held_out") -> Generated:

@@ -84,13 +84,13 @@ def task_names() -> tuple[str, ...]:
     variants = {
         name: "|".join(table.get("variants", ())) for name, table in _data()["sets"].items()
     }
-    return tuple(name + (f"[:{said}]" if said else "") for name, said in variants.items())
+    return tuple(name + (f"[:{variant}]" if variant else "") for name, variant in variants.items())
 
 
 def hardware() -> Mapping[str, Mapping[str, float]]:
     """GPUs by name: `tflops`, `bandwidth` in GB/s, `memory` in GB."""
-    found: Mapping[str, Mapping[str, float]] = _data()["hardware"]
-    return found
+    table: Mapping[str, Mapping[str, float]] = _data()["hardware"]
+    return table
 
 
 def task_of(name: str, preset: str = "") -> Task | None:

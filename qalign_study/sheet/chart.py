@@ -110,7 +110,7 @@ def chart(figure: Figure, width: int = 720, height: int = 400) -> str:
             f'x="{at + gap:.1f}" y="{height - BOTTOM - 8}" text-anchor="{side}">'
             f"{html.escape(mark[1])}</text>"
         )
-    parts += [_drawn(line, across, up) for line in lines]
+    parts += [_draw_line(line, across, up) for line in lines]
     return "".join([*parts, "</svg>"])
 
 
@@ -128,8 +128,8 @@ class _Scale:
     """From values to pixels, with an axis' ticks."""
 
     def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float) -> None:
-        told = [v for v in values if math.isfinite(v) and (v > 0 or not axis.log)]
-        low, high = (min(told), max(told)) if told else (1.0, 10.0)
+        finite = [v for v in values if math.isfinite(v) and (v > 0 or not axis.log)]
+        low, high = (min(finite), max(finite)) if finite else (1.0, 10.0)
         if axis.zero:
             low = min(low, 0.0)
         if low == high:
@@ -170,33 +170,35 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _grid(across: _Scale, up: _Scale, width: int, height: int) -> list[str]:
     bottom = height - BOTTOM
-    drawn = []
+    ticks_svg = []
     for tick in up.ticks:
         at = up(tick)
-        drawn.append(
+        ticks_svg.append(
             f'<path class="grid" d="M{LEFT} {at:.1f}H{width - RIGHT}"/>'
             f'<text x="{LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{up.axis.text(tick)}</text>'
         )
     for tick in across.ticks:
         at = across(tick)
-        drawn.append(
+        ticks_svg.append(
             f'<path class="grid" d="M{at:.1f} {bottom}v5"/><text x="{at:.1f}" y="{bottom + 19}" '
             f'text-anchor="middle">{across.axis.text(tick)}</text>'
         )
     return [
-        *drawn,
+        *ticks_svg,
         f'<text x="0" y="13">{html.escape(up.axis.title)}</text>',
         f'<text x="{width - RIGHT}" y="{height - 7}" text-anchor="end">'
         f"{html.escape(across.axis.title)}</text>",
     ]
 
 
-def _drawn(line: Line, across: _Scale, up: _Scale) -> str:
+def _draw_line(line: Line, across: _Scale, up: _Scale) -> str:
     labels = line.labels or [""] * len(line.x)
 
     def points(ys: Sequence[float]) -> list[tuple[float, float, str]]:
         every = zip(line.x, ys, labels, strict=True)
-        return [(across(x), up(y), said) for x, y, said in every if across.shows(x) and up.shows(y)]
+        return [
+            (across(x), up(y), label) for x, y, label in every if across.shows(x) and up.shows(y)
+        ]
 
     parts = []
     if line.low:
@@ -232,11 +234,13 @@ _MARKERS = {
 }
 
 
-def _marker(line: Line, x: float, y: float, said: str) -> str:
+def _marker(line: Line, x: float, y: float, label: str) -> str:
     shape = ideas()[line.idea].marker
     if not (shape and line.markers):
         return ""
     kind = "marker open" if shape.endswith("-open") else "marker"
-    told = f"<title>{html.escape(said)}</title>" if said else ""
+    tooltip = f"<title>{html.escape(label)}</title>" if label else ""
     path = _MARKERS[shape.removesuffix("-open")]
-    return f'<path class="{kind}" transform="translate({x:.1f} {y:.1f})" d="{path}">{told}</path>'
+    return (
+        f'<path class="{kind}" transform="translate({x:.1f} {y:.1f})" d="{path}">{tooltip}</path>'
+    )

@@ -47,8 +47,8 @@ def of(points: Iterable[Point], method: Curve) -> list[Point]:
 def _rules(group: Group) -> list[tuple[str, str, list[Point]]]:
     """The rules that a group was decided by: the id, the name and the points of each."""
     is_open = group.header.open_ended
-    found = [(id_, curve_name(id_, is_open), of(group.points, id_)) for id_ in RULES]
-    return [rule for rule in found if rule[2]]
+    rules = [(id_, curve_name(id_, is_open), of(group.points, id_)) for id_ in RULES]
+    return [rule for rule in rules if rule[2]]
 
 
 def _wrong(mine: Sequence[Point], unit: str, look: str, name: str, *, plain: bool) -> Line:
@@ -78,8 +78,8 @@ def errors(
             id_, own, _ = method.partition("_own")
             line = _wrong(mine, group.unit, id_, curve_name(method, is_open), plain=plain)
             lines.append(replace(line, markers=not own))
-    labels = "Wrong answers against compute" + f" on {title}" * bool(title)
-    return Figure(labels, lines, _x(group.unit), _WRONG, title, note)
+    description = "Wrong answers against compute" + f" on {title}" * bool(title)
+    return Figure(description, lines, _x(group.unit), _WRONG, title, note)
 
 
 def _x(unit: str) -> Axis:
@@ -125,13 +125,13 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
 def multiples(groups: Sequence[Group]) -> Section:
     """A small figure for each set."""
 
-    def ran(each: Evaluated, group: Group) -> str:
+    def models_line(each: Evaluated, group: Group) -> str:
         header = each.results.header
-        said = target_of(header) + f", {header.chains} chains" * (header.chains > 1)
-        return said + (f"; {models_of(header)}" if group is not groups[0] else "")
+        words = target_of(header) + f", {header.chains} chains" * (header.chains > 1)
+        return words + (f"; {models_of(header)}" if group is not groups[0] else "")
 
     panels = [
-        errors(each.points, group, each.name, ran(each, group))
+        errors(each.points, group, each.name, models_line(each, group))
         for group in groups
         for each in group.sets
     ]
@@ -153,10 +153,10 @@ def gains(main: Group) -> Section | None:
         value, low, high = zip(*ends, strict=True)
         lines.append(Line(id_, [p.spent for p in mine], value, low, high, labels, name))
     axis = Axis("times as often right as one sample", text=_plain, zero=True)
-    told = f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
+    interval = f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
     figure = Figure("Gain over one sample against compute", lines, _x(main.unit), axis)
     return Section(
-        "What compute gains over one sample", f"One sample is right in {told}.", [figure]
+        "What compute gains over one sample", f"One sample is right in {interval}.", [figure]
     )
 
 
@@ -166,24 +166,24 @@ def waits(main: Group) -> Section | None:
     for each in (each for each in main.sets if each.stated):
         by_chains.setdefault(each.results.header.chains, []).append(each.points)
     chains = zip(sorted(by_chains.items()), ("chain", *OTHER_LMS), strict=False)
-    drawn = [
+    candidates = [
         (look, "one chain" if n == 1 else f"{n} chains", of(averaged(of_each), "qalign"))
         for (n, of_each), look in chains
     ]
-    drawn.append(("base", "independent samples", of(main.points, "mv")))
+    candidates.append(("base", "independent samples", of(main.points, "mv")))
     lines = []
-    for look, name, mine in (each for each in drawn if each[2]):
-        told = [f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine]
+    for look, name, mine in (each for each in candidates if each[2]):
+        labels = [f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine]
         x, y = [p.spent for p in mine], [p.waited for p in mine]
-        lines.append(Line(look, x, y, labels=told, name=name))
+        lines.append(Line(look, x, y, labels=labels, name=name))
     axis = Axis("tokens in a row, logarithmic", log=True)
     figure = Figure("Tokens in a row", lines, _x(main.unit), axis)
-    labels = (
+    intro = (
         "Tokens that must be written one after another: all tokens of a chain (of the longest, if "
         "there are several), but only those of the longest independent sample, on hardware that "
         "writes all samples in parallel. These counts are the same on every machine; times are not."
     )
-    return Section("How long one waits", labels, [figure]) if lines else None
+    return Section("How long one waits", intro, [figure]) if lines else None
 
 
 def mixtures(main: Group) -> Section | None:
@@ -219,13 +219,13 @@ def mixtures(main: Group) -> Section | None:
         except InvalidSetting:  # the formula means nothing for so few, or so small a beta
             pass
         axes = Axis("reward", text=_plain), Axis("density", text=_plain, zero=True)
-        labels = f"Rewards of samples of {record.id}"
-        panels.append(Figure(labels, lines, *axes, record.id, note))
-    labels = (
+        description = f"Rewards of samples of {record.id}"
+        panels.append(Figure(description, lines, *axes, record.id, note))
+    intro = (
         f"{len(panels)} problems of {text(first.name)}, chosen by a hash of their ids: one or two "
         "normal components, whichever has the lower BIC (paper, appendix)."
     )
-    return Section("Rewards of samples are a mixture", labels, [tuple(panels)]) if panels else None
+    return Section("Rewards of samples are a mixture", intro, [tuple(panels)]) if panels else None
 
 
 def proxy(group: Group) -> Figure:

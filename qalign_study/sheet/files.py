@@ -80,7 +80,7 @@ def to_csv(report: Report) -> str:
 
 def to_latex(report: Report) -> str:
     """Two tables per group of models, accuracy and differences, for `booktabs`."""
-    said = [
+    parts = [
         "% \\usepackage{booktabs}; accuracy in %, differences in points, with 95% intervals:",
         "% Wilson for outcomes 0 or 1, else bootstrap over problems; p of the exact test where",
         "% fewer than ten problems are discordant, where it decides and not the interval; bold:",
@@ -93,29 +93,29 @@ def to_latex(report: Report) -> str:
         )
         kinds = "right answers in %", "paired differences in points"
         for own, end in ((False, "."), (True, ", each method at its own β.")):
-            made = tables(group.rows, own=own, open_ended=group.header.open_ended)
-            told = zip(made, kinds, strict=False)
-            said += [_latex(each, caption + what + end) for each, what in told]
-    return "\n".join(said)
+            pair = tables(group.rows, own=own, open_ended=group.header.open_ended)
+            captioned = zip(pair, kinds, strict=False)
+            parts += [_latex(each, caption + what + end) for each, what in captioned]
+    return "\n".join(parts)
 
 
-def _latex(made: Table, caption: str) -> str:
-    frame = made.frame.map(_format_cell)
-    frame.index, frame.columns = frame.index.map(latex), frame.columns.map(latex)
+def _latex(table: Table, caption: str) -> str:
+    frame = table.frame.map(_format_cell)
+    frame.index, frame.columns = frame.index.map(escape_latex), frame.columns.map(escape_latex)
     frame.columns.name = "Set"
     columns = "l" + "c" * len(frame.columns)
-    return str(frame.to_latex(escape=False, column_format=columns, caption=latex(caption)))
+    return str(frame.to_latex(escape=False, column_format=columns, caption=escape_latex(caption)))
 
 
 def _format_cell(cell: Cell | str) -> str:
     if not isinstance(cell, Cell):
-        return latex(cell).replace("–", "--")
+        return escape_latex(cell).replace("–", "--")
     value, *notes = cell.texts
     if isinstance(gap := cell.measurement, Difference):
         # Only a page has room for the rest: it is as wide as it needs to be.
         ends, p = notes[0].partition(",")[0], f"p = {gap.p:.2g}" if gap.p is not None else ""
         notes = [ends, p, contrary_verdict(gap)]
-    value, *notes = map(latex, (value, *notes))
+    value, *notes = map(escape_latex, (value, *notes))
     bold = f"\\textbf{{{value}}}" if cell.bold else value
     return f"{bold} {{\\scriptsize ({'; '.join(filter(None, notes))})}}"
 
@@ -128,7 +128,7 @@ _SIGNS = {
 }
 
 
-def latex(text: str) -> str:
+def escape_latex(text: str) -> str:
     """A text as LaTeX shows it: its signs escaped, line breaks and control characters left out."""
     plain = "".join(" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in text)
     return "".join(_SIGNS.get(sign, sign) for sign in plain)

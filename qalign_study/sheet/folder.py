@@ -38,18 +38,18 @@ document.addEventListener("click", ({ target }) => {
 """
 
 
-def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
+def folder_page(evaluated: Evaluated, chains: Collection[int] = ()) -> str:
     """The page of a folder.
 
     Args:
-        found: its results.
+        evaluated: its results.
         chains: the numbers of the problems whose whole chains the page plays.
 
     Raises:
         InvalidSetting: there is no such problem.
         InvalidTrace: a chain cannot be read.
     """
-    header, records, folder = found.results.header, found.results.records, found.folder
+    header, records, folder = evaluated.results.header, evaluated.results.records, evaluated.folder
     assert folder is not None, "packed results hold numbers only"
     n = len(header.problems)
     if missing := [place for place in chains if not 0 <= place < n]:
@@ -57,20 +57,20 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
     order = range(len(records))
     data = "".join(
         f'<script type="application/x-ndjson" id="chain-{place}">'
-        f"{as_data(_trace(found.trace_path(place)))}</script>\n"
+        f"{as_data(_trace(evaluated.trace_path(place)))}</script>\n"
         for place in chains
     )
 
     def chain(k: int) -> str:
-        if found.place(k) not in chains:
+        if evaluated.place(k) not in chains:
             return "–"
-        name = html.escape(f"{found.name}, problem {found.place(k)}")
-        chain = f'data-chain="chain-{found.place(k)}" data-name="{name}"'
+        name = html.escape(f"{evaluated.name}, problem {evaluated.place(k)}")
+        chain = f'data-chain="chain-{evaluated.place(k)}" data-name="{name}"'
         return Markup(f'<button type="button" {chain}>Watch</button>')
 
-    made = list_problems(found, order, at_level(found), chain, sorts=True)
+    list_html = list_problems(evaluated, order, at_level(evaluated), chain, sorts=True)
     facts = Section(
-        "What was run", "", [Table(pd.DataFrame({"": describe_run(found)}), heads=False)], True
+        "What was run", "", [Table(pd.DataFrame({"": describe_run(evaluated)}), heads=False)], True
     )
     parts = [WEB / name / name for name in ("player", "inside")]
     script = dictionary.names() + bundle(
@@ -78,14 +78,14 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
     )
     style = dictionary.style() + sheets(*parts) + PAGE + _STYLE
     body = (
-        f'<h1>{text(found.name)}</h1><div id="player"></div><div class="sheet">'
-        f"<p>{progress(found)}{cut(len(order))} "
+        f'<h1>{text(evaluated.name)}</h1><div id="player"></div><div class="sheet">'
+        f"<p>{progress(evaluated)}{cut(len(order))} "
         f"<code>python app.py {html.escape(shlex.quote(str(folder)))}</code> "
-        f'plays the chain of each.</p><p class="soft">{COLUMNS}</p>{table_html(made)}'
+        f'plays the chain of each.</p><p class="soft">{COLUMNS}</p>{table_html(list_html)}'
         f"{section_html(facts)}</div>\n{data}<script>{script}</script>"
         f"<script>{FOLLOW}{_SCRIPT}</script>"
     )
-    return f"{head(html.escape(found.name), style, PLAYS)}<body>{body}</body></html>\n"
+    return f"{head(html.escape(evaluated.name), style, PLAYS)}<body>{body}</body></html>\n"
 
 
 def _trace(path: Path) -> str:

@@ -41,9 +41,9 @@ def table_html(table: Table) -> str:
         head = f"<th>{_SORTS.format('id')}</th>"
         frame.columns = frame.columns.map(_SORTS.format)
     with pd.option_context("display.max_colwidth", None):
-        made = frame.to_html(escape=False, border=0, header=table.heads, justify="unset")
+        markup = frame.to_html(escape=False, border=0, header=table.heads, justify="unset")
     # pandas gives the corner a head of its own, which would name nothing
-    whole = made.replace("<th></th>", head, 1)
+    whole = markup.replace("<th></th>", head, 1)
     before, kind = (_FILTER, "table list") if table.sorts else ("", "table")
     return (
         f'{before}<div class="{kind}" tabindex="0" role="group" aria-label="numbers">{whole}</div>'
@@ -56,13 +56,13 @@ def _cell(cell: Cell | str) -> str:
     if not isinstance(cell, Cell):
         return text(str(cell))
     value, *notes = cell.texts
-    said = f"<strong>{value}</strong>" if cell.bold else value
+    markup = f"<strong>{value}</strong>" if cell.bold else value
     opens = html.escape(cell.opens)
     if opens.startswith("#"):
-        said = f'<a href="{opens}">{said}</a>'
+        markup = f'<a href="{opens}">{markup}</a>'
     elif opens:
-        said = f'<button type="button" class="qr-cell" data-opens="{opens}">{said}</button>'
-    return " ".join([said, *(f"<small>{note}</small>" for note in notes if note)])
+        markup = f'<button type="button" class="qr-cell" data-opens="{opens}">{markup}</button>'
+    return " ".join([markup, *(f"<small>{note}</small>" for note in notes if note)])
 
 
 def figure_html(figure: Figure) -> str:
@@ -76,19 +76,19 @@ def figure_html(figure: Figure) -> str:
 def panels_html(figures: Iterable[Figure]) -> str:
     """Small figures side by side, under one legend."""
     figures = tuple(figures)
-    made = "".join(
+    cells = "".join(
         f"<figure><h3>{text(each.title)}</h3>{chart(each, 360, 250)}"
         f"<figcaption>{text(each.note)}</figcaption></figure>"
         for each in figures
     )
     key = legend([line for each in figures for line in each.lines])
-    return f'{key}<div class="grid-of">{made}</div>'
+    return f'{key}<div class="grid-of">{cells}</div>'
 
 
 def section_html(section: Section) -> str:
     """A section with all that is in it."""
     under = f'<p class="soft">{section.intro}</p>' if section.intro else ""
-    made = under + "".join(
+    content = under + "".join(
         table_html(item)
         if isinstance(item, Table)
         else figure_html(item)
@@ -97,9 +97,9 @@ def section_html(section: Section) -> str:
         for item in section.items
     )
     if section.fold:
-        body = f'<div id="{section.id}">{made}</div>' if section.id else made
+        body = f'<div id="{section.id}">{content}</div>' if section.id else content
         return f"<details><summary>{section.title}</summary>{body}</details>"
-    return f"<h2>{section.title}</h2>{made}"
+    return f"<h2>{section.title}</h2>{content}"
 
 
 def to_html(report: Report, *, tuning: float | None = None) -> str:
@@ -114,7 +114,7 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     """
     if tuning is not None and not (math.isfinite(tuning) and tuning > 0):
         raise InvalidSetting(f"tuning must be FLOPs above 0, got {tuning}; leave it out if unknown")
-    made = "".join(map(section_html, sections(report, whole=True, tuning=tuning)))
+    content = "".join(map(section_html, sections(report, whole=True, tuning=tuning)))
     main = largest_first(report)[0]
     n = sum(len(each.results.records) for each in main.different)
     count = f"{len(main.different)} problem set{'s' * (len(main.different) > 1)}, {n:,} problems"
@@ -126,5 +126,5 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     return (
         head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
         + f'<body><h1>QAlign report: {", ".join(map(text, names))}</h1><p class="soft">{count}; '
-        f"{text(models_of(main.header))}.</p>{made}</body></html>\n"
+        f"{text(models_of(main.header))}.</p>{content}</body></html>\n"
     )

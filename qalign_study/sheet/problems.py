@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def list_problems(
-    found: Evaluated,
+    evaluated: Evaluated,
     order: Sequence[int],
     at: Mapping[Curve, Point],
     chain: Callable[[int], str],
@@ -45,7 +45,7 @@ def list_problems(
     """The list of a set's problems.
 
     Args:
-        found: the set.
+        evaluated: the set.
         order: places of the records that are listed.
         at: the points of one budget; empty where nothing says what is right.
         chain: what shows the chain of the record at a place.
@@ -53,8 +53,8 @@ def list_problems(
     """
     import pandas as pd
 
-    results = found.results
-    known = {problem.id: problem for problem in found.listed}
+    results = evaluated.results
+    known = {problem.id: problem for problem in evaluated.listed}
     rows = []
     for k in order[:MOST]:
         record = results.records[k]
@@ -65,23 +65,23 @@ def list_problems(
             if m in at
         }
         text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
-        asked = (
+        problem_cells = (
             {"Problem": text, "Right": format_references((problem and problem.answer) or "–")}
             if known
             else {}
         )
         graded = problem is None or problem.is_graded
-        came = _came_to(record, results.header, graded)
-        rows.append({**asked, **came, **shares, "Chain": chain(k)})
+        outcome_cells = _outcome_cells(record, results.header, graded)
+        rows.append({**problem_cells, **outcome_cells, **shares, "Chain": chain(k)})
     ids = [results.records[k].id for k in order[:MOST]]
     return Table(pd.DataFrame(rows, index=ids), sorts=sorts)
 
 
-def at_level(found: Evaluated, n: str | None = None) -> dict[Curve, Point]:
+def at_level(evaluated: Evaluated, n: str | None = None) -> dict[Curve, Point]:
     """The points at a budget, by default the largest of equal compute; one sample at any."""
     if n is None:
-        n = str(found.level or max((p.n for p in found.points), default=0))
-    return {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
+        n = str(evaluated.level or max((p.n for p in evaluated.points), default=0))
+    return {p.method: p for p in evaluated.points if str(p.n) == n or p.method == "one"}
 
 
 def cut(n: int) -> str:
@@ -89,9 +89,9 @@ def cut(n: int) -> str:
     return f" The first {MOST:,} of {n:,} are listed." if n > MOST else ""
 
 
-def progress(found: Evaluated) -> str:
+def progress(evaluated: Evaluated) -> str:
     """How much of a folder is here."""
-    n, of = len(found.results.records), len(found.results.header.problems)
+    n, of = len(evaluated.results.records), len(evaluated.results.header.problems)
     still = (
         " The folder is still being filled. The list has the finished problems or, if none is "
         "finished, all that have begun."
@@ -99,7 +99,7 @@ def progress(found: Evaluated) -> str:
     return f"{n:,} of {of:,} problems.{still if n < of else ''}"
 
 
-def _came_to(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
+def _outcome_cells(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
     """What the chains of a problem came to: answer, votes, mean reward and R-hat."""
     if not len(record.chain_reward):
         return dict.fromkeys(("Answer", "Votes", "Reward", "R-hat"), "–")
@@ -114,12 +114,12 @@ def _came_to(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
     votes = float((answers == won).mean()) if won >= 0 else 0.0
     verdict = ("right" if won >= 0 and record.right[won] else "wrong") * graded
     answer = "" if header.open_ended else str(record.answers[won]) if won >= 0 else "none"
-    found = agreement(rewards.reshape(-1, record.n_chains).T.tolist())
+    mixing = agreement(rewards.reshape(-1, record.n_chains).T.tolist())
     return {
         "Answer": ", ".join(filter(None, (answer, verdict))) or "–",
         "Votes": "–" if header.open_ended else percent(votes),
         "Reward": number(float(rewards.mean())),
-        "R-hat": str(found) + ", not mixed" * (found.rhat is not None and not found.is_mixed),
+        "R-hat": str(mixing) + ", not mixed" * (mixing.rhat is not None and not mixing.is_mixed),
     }
 
 
@@ -130,24 +130,24 @@ def _text(prompt: str, response: str) -> str:
     if not response and begin == prompt:
         return prompt
     parts = "".join(
-        f"<h4>{title}</h4><p><bdi>{html.escape(said)}</bdi></p>"
-        for title, said in (("Problem", prompt), ("Response of the chain", response))
-        if said
+        f"<h4>{title}</h4><p><bdi>{html.escape(content)}</bdi></p>"
+        for title, content in (("Problem", prompt), ("Response of the chain", response))
+        if content
     )
     opened = f"<details><summary><bdi>{html.escape(begin)}</bdi></summary>{parts}</details>"
     return Markup(opened if parts else "")
 
 
-def opens(found: Evaluated, k: int) -> Markup:
+def opens(evaluated: Evaluated, k: int) -> Markup:
     """The command that opens the chain of a problem on Watch, or draws it again first."""
-    record, header = found.results.records[k], found.results.header
-    place = found.place(k)
-    command = f"python app.py {shlex.quote(str(found.trace_path(place)))}"
-    if found.folder is None and header.source:  # whose rows are elsewhere, and ordered by seed
+    record, header = evaluated.results.records[k], evaluated.results.header
+    place = evaluated.place(k)
+    command = f"python app.py {shlex.quote(str(evaluated.trace_path(place)))}"
+    if evaluated.folder is None and header.source:  # whose rows are elsewhere, and ordered by seed
         command = f"{header.command} && {command}"
-    elif found.folder is None:
-        drawn = command_of_problem(header, place, steps_of(record))
-        command = f"{drawn} --out chain.jsonl && python app.py chain.jsonl"
+    elif evaluated.folder is None:
+        draw_command = command_of_problem(header, place, steps_of(record))
+        command = f"{draw_command} --out chain.jsonl && python app.py chain.jsonl"
     return Markup(f"<code>{html.escape(command)}</code>")
 
 

@@ -63,9 +63,9 @@ def sections(report: Report, *, whole: bool = False, tuning: float | None = None
     numbers = {each.name: place for place, each in enumerate(report.sets)} if whole else {}
     tables = [section for group in groups for section in _tables(group, numbers)]
     last = [gains(main), waits(main), mixtures(main)]
-    found = [first(main, rest, tuning), *tables, multiples(groups), _landmarks(groups), *last]
-    found += [*_problems(groups, numbers), _how(groups)] if whole else []
-    return [section for section in found if section is not None]
+    parts = [first(main, rest, tuning), *tables, multiples(groups), _landmarks(groups), *last]
+    parts += [*_problems(groups, numbers), _how(groups)] if whole else []
+    return [section for section in parts if section is not None]
 
 
 def largest_first(report: Report) -> list[Group]:
@@ -79,7 +79,7 @@ def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
     whole = (row for row in group.rows[::-1] if "any" in row.points and row.n == group.n)
     spent = next((row.points["any"].spent for row in whole), None)
     at = f"{group.n:,} samples" + (f" ({si(spent, group.unit)} per problem)" if spent else "")
-    says = (
+    intro = (
         f"{text(models_of(group.header))}. Right answers in percent, with 95% intervals over "
         f"problems, at the compute of {at}. Bold: ahead of each of the other rules by its paired "
         "difference."
@@ -90,13 +90,13 @@ def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
     def opens(row: Row, key: str) -> str:
         return f"#problems-{numbers[row.name]}" if row.name in numbers and ":" not in key else ""
 
-    made = [
-        Section("Sets and methods", says, tables(group.rows, open_ended=open_ended, opens=opens))
+    parts = [
+        Section("Sets and methods", intro, tables(group.rows, open_ended=open_ended, opens=opens))
     ]
     if own := tables(group.rows, own=True, open_ended=open_ended, opens=opens):
         title = "Each method at its own best β, found on other problems"
-        made.append(Section(title, OWN, own, fold=True))
-    return made
+        parts.append(Section(title, OWN, own, fold=True))
+    return parts
 
 
 def _landmarks(groups: Sequence[Group]) -> Section:
@@ -107,60 +107,62 @@ def _landmarks(groups: Sequence[Group]) -> Section:
     rows = {}
     for group in groups:
         for line in group.lines:
-            found, turned = turn(line.points), "–"
-            if found is not None:
+            best, turned = turn(line.points), "–"
+            if best is not None:
                 turned = (
-                    f"best at {found.n:,} ({found.low:,} to {found.high:,}), {gap(found.lost)} "
-                    f"more than at {found.last:,}"
-                    if found.seen
+                    f"best at {best.n:,} ({best.low:,} to {best.high:,}), {gap(best.lost)} "
+                    f"more than at {best.last:,}"
+                    if best.seen
                     else "no turn is seen"
                 )
-            crossed = [_crossed(crossing(line.points, "qalign", o), group.unit) for o in against]
+            crossed = [
+                _format_crossing(crossing(line.points, "qalign", o), group.unit) for o in against
+            ]
             rows[line.name] = [turned, *crossed]
     heads = ["Best-of-n turns", *(f"QAlign and {in_a_sentence(curve_name(o))}" for o in against)]
     frame = pd.DataFrame(rows.values(), columns=heads, index=[*rows])
-    says = (
+    intro = (
         "The compute from which one method stays ahead of the other, up to the largest equal "
         "compute, interpolated between two budgets on the logarithmic scale. For the 95% "
         "intervals, it is computed again on each resample of the problems."
     )
-    return Section("Where curves turn and cross", says, [Table(frame)])
+    return Section("Where curves turn and cross", intro, [Table(frame)])
 
 
-def _crossed(found: Crossing | None, unit: str) -> str:
-    if found is None:
+def _format_crossing(crossing: Crossing | None, unit: str) -> str:
+    if crossing is None:
         return "–"
 
     def place(spent: float) -> str:
         return "the start" if spent == 0 else si(spent, unit)
 
-    said = f"{curve_name(found.ahead)} from {place(found.spent)}"
-    if not found.seen:
-        return f"{said}; no significant difference at {si(found.last, unit)}"
-    return f"{said} ({place(found.low)} to {place(found.high)})"
+    words = f"{curve_name(crossing.ahead)} from {place(crossing.spent)}"
+    if not crossing.seen:
+        return f"{words}; no significant difference at {si(crossing.last, unit)}"
+    return f"{words} ({place(crossing.low)} to {place(crossing.high)})"
 
 
 def _problems(groups: Sequence[Group], numbers: dict[str, int]) -> list[Section]:
     """Every set's problems, in order; of a large set those on which the rules differ."""
-    says = (
+    intro = (
         f"{COLUMNS} The command at the end opens the chain of a problem on Watch; where the report "
         "was made from a packed file, which holds numbers only, it draws the same chain again "
         "first."
     )
-    made = [Section("Problem by problem", says, [])]
+    parts = [Section("Problem by problem", intro, [])]
     for group in groups:
         for each in group.sets:
             at = {p.method: p for p in each.points if p.n == (each.level or group.n)}
             values = [p.each for method, p in at.items() if method in RULES]
-            apart = [max(told) - min(told) for told in zip(*values, strict=True)]
+            apart = [max(accuracies) - min(accuracies) for accuracies in zip(*values, strict=True)]
             order = sorted(np.argsort(apart)[::-1][:MOST].tolist())
             left = len(each.results.records) - len(order)
             note = f" ({left:,} on which the rules agree are left out)" if left else ""
             title = f"{text(each.name)}, {len(order):,} problems{note}"
-            found = list_problems(each, order, at, partial(opens, each))
+            rows = list_problems(each, order, at, partial(opens, each))
             id_ = f"problems-{numbers[each.name]}"
-            made.append(Section(title, "", [found], fold=True, id=id_))
-    return made
+            parts.append(Section(title, "", [rows], fold=True, id=id_))
+    return parts
 
 
 def short_revision(revision: str) -> str:
@@ -170,8 +172,8 @@ def short_revision(revision: str) -> str:
 
 def describe_run(each: Evaluated) -> dict[str, str]:
     """What was run, so that anyone can run it again."""
-    header, found = each.results.header, acceptance_of(each.results.records)
-    overall, changed = found.overall.value, found.changed.value
+    header, acceptance = each.results.header, acceptance_of(each.results.records)
+    overall, changed = acceptance.overall.value, acceptance.changed.value
     missing = f", {each.results.n_missing:,} not done" if each.results.n_missing else ""
     longest = max((len(record.chain_reward) for record in each.results.records), default=0)
     chain = f"chains of up to {longest // max(1, header.chains):,} states"
@@ -198,10 +200,10 @@ def _how(groups: Sequence[Group]) -> Section:
 
     sets = [each for group in groups for each in group.sets]
     frame = pd.DataFrame([describe_run(each) for each in sets], index=[each.name for each in sets])
-    says = (
+    intro = (
         f"{html.escape(COMPUTE_NOTE)}</p><p>{INTERVALS}</p><p>Best-of-n and any of n are exact "
         "averages over all subsets of n samples; votes are averages over 32 random subsets. QAlign "
         "uses the first states of the chain, up to the cost of n samples. Best-of-n’s best budget "
         "is chosen on the problems that it is reported for, which flatters it a little."
     )
-    return Section("What was run", says, [Table(frame)])
+    return Section("What was run", intro, [Table(frame)])

@@ -34,9 +34,9 @@ def format_columns(
         indent: spaces before each line.
     """
     texts = [[format_value(value) for value in row] for row in rows]
-    made = []
+    columns = []
     for place, column in enumerate(zip(*texts, strict=True)):
         side = ">" if all(map(_NUMBER.fullmatch, column)) else "<"
         whole = [*heads[place : place + 1], *column]
-        made.append([f"{text:{side}{max(map(len, whole))}}" for text in whole])
-    return "\n".join(" " * indent + "  ".join(line).rstrip() for line in zip(*made, strict=True))
+        columns.append([f"{text:{side}{max(map(len, whole))}}" for text in whole])
+    return "\n".join(" " * indent + "  ".join(line).rstrip() for line in zip(*columns, strict=True))

@@ -28,9 +28,9 @@ class Markup(str):
     __slots__ = ()
 
 
-def text(said: str) -> str:
+def text(name: str) -> str:
     """A name of somebody's, as markup: escaped, and in an element of its own."""
-    return f"<bdi>{html.escape(said)}</bdi>"
+    return f"<bdi>{html.escape(name)}</bdi>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def tables(
                 for row, d in zip(rows, at, strict=True)
             ]
     index = [row.label for row in rows]
-    return [Table(pd.DataFrame(made, index=index)) for made in (columns, gaps) if made]
+    return [Table(pd.DataFrame(cells, index=index)) for cells in (columns, gaps) if cells]
 
 
 def _share(row: Row, method: Curve, opens: Callable[[Row, str], str]) -> Cell | str:

@@ -63,44 +63,44 @@ _STANDINGS: dict[Verdict, str] = {
 }
 
 
-def standing(found: Difference) -> str:
+def standing(difference: Difference) -> str:
     """How the first method compares with the second, as a verb."""
-    return _STANDINGS[found.verdict]
+    return _STANDINGS[difference.verdict]
 
 
-def in_points(found: Measured | Point | Difference, form: str = ".1f") -> str:
+def in_points(measurement: Measured | Point | Difference, form: str = ".1f") -> str:
     """A measurement with its 95% interval, in percent or points: 41.0 (35.6 to 46.7)."""
-    value, low, high = (100 * x for x in (found.value, found.low, found.high))
+    value, low, high = (100 * x for x in (measurement.value, measurement.low, measurement.high))
     return f"{value:{form}} ({low:.1f} to {high:.1f})".replace("-", "−")
 
 
-def contrary_verdict(found: Difference) -> str:
+def contrary_verdict(difference: Difference) -> str:
     """Return the verdict in words where the interval alone suggests another, else ""."""
-    seems_clear = found.low > 0 or found.high < 0
-    is_clear = found.verdict in ("ahead", "behind")
-    is_contrary = seems_clear != is_clear or found.verdict == "too few"
-    return VERDICTS[found.verdict] if is_contrary else ""
+    seems_clear = difference.low > 0 or difference.high < 0
+    is_clear = difference.verdict in ("ahead", "behind")
+    is_contrary = seems_clear != is_clear or difference.verdict == "too few"
+    return VERDICTS[difference.verdict] if is_contrary else ""
 
 
-def few(found: Difference) -> str:
+def few(difference: Difference) -> str:
     """The number of discordant problems and the exact p-value if they are few, else ""."""
-    if found.p is None:
+    if difference.p is None:
         return ""
-    count = f"{found.discordant:.1f}".removesuffix(".0")
+    count = f"{difference.discordant:.1f}".removesuffix(".0")
     one = "" if count == "1" else "s"
-    return f"few: they differ on {count} problem{one}, exact p = {found.p:.2g}"
+    return f"few: they differ on {count} problem{one}, exact p = {difference.p:.2g}"
 
 
-def brief(found: Difference) -> str:
+def brief(difference: Difference) -> str:
     """A difference in points with its interval, and the test where few problems are discordant."""
-    return "; ".join(filter(None, (in_points(found, "+.1f"), few(found))))
+    return "; ".join(filter(None, (in_points(difference, "+.1f"), few(difference))))
 
 
-def gap(found: Difference, *, sign: bool = True) -> str:
+def gap(difference: Difference, *, sign: bool = True) -> str:
     """The same in a sentence; without its sign where the sentence names the direction."""
     form = "+.1f" if sign else ".1f"
-    told = in_points(found, form).replace("(", "percentage points (95% CI ")
-    return "; ".join(filter(None, (told, few(found))))
+    text = in_points(difference, form).replace("(", "percentage points (95% CI ")
+    return "; ".join(filter(None, (text, few(difference))))
 
 
 def in_a_sentence(name: str) -> str:
@@ -154,24 +154,24 @@ def target_of(run: Run) -> str:
     return reward + sharper + (f", moves {run.move}" if run.move != Run.move else "")
 
 
-def describe_mixing(found: Agreement) -> str:
+def describe_mixing(agreement: Agreement) -> str:
     """The sentence that every page and endpoint prints beside the split R-hat of chains."""
-    one = found.n_chains == 1
-    if found.n_states < MIN_STATES:
-        return f"needs {MIN_STATES} states per chain, has {found.n_states}"
-    if found.rhat is None:
+    one = agreement.n_chains == 1
+    if agreement.n_states < MIN_STATES:
+        return f"needs {MIN_STATES} states per chain, has {agreement.n_states}"
+    if agreement.rhat is None:
         return "undefined: the reward never changed"
     who = f"the rewards of the {'halves' if one else 'chains'}"
-    if not found.is_mixed:
+    if not agreement.is_mixed:
         several = "run longer, or run several chains" if one else "run longer"
-        why = f"since R-hat is above {found.limit:.3f}"
-        if math.isinf(found.rhat):
+        why = f"since R-hat is above {agreement.limit:.3f}"
+        if math.isinf(agreement.rhat):
             half = "half" if one else "half of a chain"
             why = f"and within each {half} they are constant, so R-hat is infinite"
         return f"not yet: {who} differ, {why}; {several}"
     unseen = "; only several chains can show a place that one never found" if one else ""
-    bound = f"{found.limit:.3f}"
-    if found.limit > 1.01:
+    bound = f"{agreement.limit:.3f}"
+    if agreement.limit > 1.01:
         bound += ", the bound for so few independent states"
     return f"{who} agree: R-hat is no more than {bound}{unseen}"
 

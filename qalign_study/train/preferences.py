@@ -78,8 +78,8 @@ class Grade(FunctionReward):
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        asked = {problem.prompt: problem for problem in problems}
-        super().__init__(lambda prompt, text: float(asked[prompt].solved_by(text)), id="right")
+        by_prompt = {problem.prompt: problem for problem in problems}
+        super().__init__(lambda prompt, text: float(by_prompt[prompt].solved_by(text)), id="right")
 
 
 def grade_trace(problem: Problem, trace: Trace) -> GradedTexts:

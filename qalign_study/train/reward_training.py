@@ -32,7 +32,7 @@ from qalign_study.train.preferences import (
 )
 from qalign_study.train.trainer import Notify, Recipe, train
 
-SAMPLES, ASKED, REPORT = "samples", "asked.json", "report.json"
+SAMPLES, SETTINGS, REPORT = "samples", "asked.json", "report.json"
 """What is beside the model's own files."""
 
 
@@ -62,7 +62,7 @@ async def learn(
     base: str,
     max_length: int,
     device: str | None = None,
-    notify: Notify = lambda said: None,
+    notify: Notify = lambda report_bytes: None,
 ) -> Mapping[str, Any]:
     """Train on what `out/samples` holds, or go on with it; measure, and return the report.
 
@@ -85,13 +85,13 @@ async def learn(
     check_count("--each", kinds.each, 1)
     check_count("--max-length", max_length, 2)
     traces = dict(traces_of(out / SAMPLES, len(problems)))
-    asked = {
+    settings = {
         **{"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)},
         "draws": sum(len(trace.pool) + len(trace.steps) for trace in traces.values()),
     }
-    _join(out, {**asdict(recipe), **asked})
-    if (said := content_of(out / REPORT, InvalidSetting)) is not None:
-        return _object(out / REPORT, said)
+    _join(out, {**asdict(recipe), **settings})
+    if (report_bytes := content_of(out / REPORT, InvalidSetting)) is not None:
+        return _object(out / REPORT, report_bytes)
     groups = [grade_trace(problems[place], trace) for place, trace in traces.items()]
     seed, solutions = recipe.seed, kinds.solution
     learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
@@ -128,13 +128,13 @@ async def learn(
 
 async def measure_accuracy(rm: RewardModel, held: Sequence[GradedTexts]) -> Mapping[str, Any]:
     """How often a reward model orders held-out pairs rightly: of samples, and near misses."""
-    asked, found = held_out_pairs(held), {}
-    every = [pair for of_each in asked.values() for pairs in of_each for pair in pairs]
+    pairs_by_kind, accuracies = held_out_pairs(held), {}
+    every = [pair for of_each in pairs_by_kind.values() for pairs in of_each for pair in pairs]
     known: dict[tuple[str, str], float] = {}
     for prompt, text in dict.fromkeys((p.prompt, t) for p in every for t in (p.better, p.worse)):
         with suppress(InvalidPrompt):  # a response too long to be read can never be given
             known[prompt, text] = await rm.score(prompt, Response((0,), text, True))
-    for name, of_each in asked.items():
+    for name, of_each in pairs_by_kind.items():
         read = [
             [
                 (known[p.prompt, p.better], known[p.prompt, p.worse])
@@ -146,18 +146,18 @@ async def measure_accuracy(rm: RewardModel, held: Sequence[GradedTexts]) -> Mapp
         share = in_order(read)
         kept = {end: getattr(share, end, None) for end in ("value", "low", "high")}
         n = share.n if share else 0
-        found[name] = {**kept, "problems": n, "pairs": sum(map(len, read))}
-    return found
+        accuracies[name] = {**kept, "problems": n, "pairs": sum(map(len, read))}
+    return accuracies
 
 
-def _join(out: Path, asked: Mapping[str, Any]) -> None:
+def _join(out: Path, settings: Mapping[str, Any]) -> None:
     """Begin a training, or make sure that the one there is the same."""
-    there = content_of(out / ASKED, InvalidSetting)
+    there = content_of(out / SETTINGS, InvalidSetting)
     if there is None:
-        write_whole(out / ASKED, json.dumps(asked, indent=1, sort_keys=True).encode())
+        write_whole(out / SETTINGS, json.dumps(settings, indent=1, sort_keys=True).encode())
         return
-    old = _object(out / ASKED, there)
-    for name, wanted in asked.items():
+    old = _object(out / SETTINGS, there)
+    for name, wanted in settings.items():
         if old.get(name, wanted) != wanted:
             raise InvalidSetting(
                 f"{out} has a training with {name} = {short_repr(old.get(name))}, not "
@@ -173,11 +173,11 @@ def _object(path: Path, content: bytes) -> Mapping[str, Any]:
         InvalidSetting: it is not a JSON object.
     """
     try:
-        said: Any = from_json(content)
+        value: Any = from_json(content)
     except ValueError as error:
         raise InvalidSetting(
             f"{path} is not JSON ({first_line(error)}); give another --out"
         ) from error
-    if not isinstance(said, dict):
-        raise InvalidSetting(f"{path} holds {short_repr(said)}, not an object; give another --out")
-    return said
+    if not isinstance(value, dict):
+        raise InvalidSetting(f"{path} holds {short_repr(value)}, not an object; give another --out")
+    return value

@@ -118,7 +118,7 @@ def train(
     out: Path,
     *,
     device: str | None = None,
-    notify: Notify = lambda said: None,
+    notify: Notify = lambda sentence: None,
 ) -> Trained:
     """Train a reward model on pairs, or go on where an interrupted training was; write it to `out`.
 

@@ -19,8 +19,17 @@ from qalign_study.commands import main
 from qalign_study.train.trainer import RECIPES, Recipe, last_checkpoint, train
 
 LM = str(ASSETS / "models" / "lm")
-DRAWN = ["--task", "in_distribution", "--problems", "12", "--samples", "8", "--steps", "6"]
-COMMAND = ["train-rm", *DRAWN, "--max-new-tokens", "96", "--batch", "4", "--learning-rate", "1e-3"]
+DRAWS = ["--task", "in_distribution", "--problems", "12", "--samples", "8", "--steps", "6"]
+COMMAND = [
+    "train-rm",
+    *DRAWS,
+    "--max-new-tokens",
+    "96",
+    "--batch",
+    "4",
+    "--learning-rate",
+    "1e-3",
+]
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +76,11 @@ PAIRS = [(ids(f"{k} good"), ids(f"{k} bad, bad")) for k in range(48)]
 @pytest.mark.parametrize("lora", [0, 8])
 async def test_it_learns_what_tells_the_better_from_the_worse(tmp_path, lora):
     recipe = Recipe(learning_rate=3e-3, epochs=4, batch=8, lora=lora)
-    notify: list[str] = []
-    done = train(LM, PAIRS, recipe, tmp_path, device="cpu", notify=notify.append)
+    sentences: list[str] = []
+    done = train(LM, PAIRS, recipe, tmp_path, device="cpu", notify=sentences.append)
     assert done.steps == 24
-    assert notify[-1].startswith("step 24 of 24: loss")
-    assert "100% of pairs ordered correctly" in notify[-1]
+    assert sentences[-1].startswith("step 24 of 24: loss")
+    assert "100% of pairs ordered correctly" in sentences[-1]
     changed = {
         name
         for name, weight in load_file(tmp_path / "model.safetensors").items()
@@ -101,16 +110,16 @@ def test_an_interrupted_training_ends_in_the_weights_of_one_that_was_not(tmp_pat
         process.kill()
     assert last_checkpoint(cut) is not None
     assert not (cut / "model.safetensors").exists()
-    notify: list[str] = []
-    train(LM, PAIRS, recipe, cut, device="cpu", notify=notify.append)
-    assert 0 < len(notify) < 20
+    sentences: list[str] = []
+    train(LM, PAIRS, recipe, cut, device="cpu", notify=sentences.append)
+    assert 0 < len(sentences) < 20
     weights = [load_file(out / "model.safetensors") for out in (whole, cut)]
     for name, weight in weights[0].items():
         assert torch.allclose(weight, weights[1][name], atol=1e-6), name
 
 
-def say(said: str) -> None:
-    print(said, flush=True)
+def say(sentence: str) -> None:
+    print(sentence, flush=True)
 
 
 def _environment() -> dict[str, str]:

@@ -16,7 +16,7 @@ from qalign_core.assets import ASSETS
 from tools.embedded.corpus import write_tasks
 from tools.embedded.language_model import train_language_model
 from tools.embedded.networks import export, load_language_model
-from tools.embedded.on_policy import graded_samples, near_misses
+from tools.embedded.on_policy import grade_samples, near_misses
 from tools.embedded.reward_model import (
     STEPS,
     WEAK_PROMPTS,
@@ -54,7 +54,7 @@ def train(build: Path, out: Path, seed: int) -> None:
 
     # From here on the language model is the shipped one, with its rounded weights.
     model = load_language_model(models / "lm")
-    graded = graded_samples(model, tokenizer, build, seed=seed)
+    graded = grade_samples(model, tokenizer, build, seed=seed)
     redrawn = near_misses(model, tokenizer, build, seed=seed)
     for name, learnt, steps in (
         ("rm", (graded, redrawn), STEPS),

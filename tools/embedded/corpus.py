@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 from qalign_study.sets.inventory import generate_inventory
-from qalign_study.sets.seeded import N_PROBLEMS, drawn_rows, generate
+from qalign_study.sets.seeded import N_PROBLEMS, generate, generate_rows
 from tools.embedded.solutions import (
     draw_mistakes,
     write_copying,
@@ -55,5 +55,5 @@ def write_tasks(folder: Path, seed: int) -> None:
     """Write one JSON-lines file a set; no problem occurs twice in a set."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in N_PROBLEMS:
-        lines = [json.dumps(row) for row in drawn_rows(f"{name}@{seed}") or ()]
+        lines = [json.dumps(row) for row in generate_rows(f"{name}@{seed}") or ()]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -50,10 +50,10 @@ def read_decisions(inventory: Inventory, text: str) -> list[Decision]:
 def equations(event: Event, amount: int, mistaken: bool) -> list[str | None]:
     """What a decision writes: its equations, or None for a sentence that has none."""
     steps, _ = steps_of(event, amount, mistaken)
-    found = [
+    matches = [
         _EQUATION.search(phrasings[0].format(**numbers, subject="")) for phrasings, numbers in steps
     ]
-    return [match and match[0] for match in found]
+    return [match and match[0] for match in matches]
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[_Sentence]:

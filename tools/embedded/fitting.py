@@ -27,7 +27,7 @@ def fit(
     muon_lr: float,
     adam_lr: float,
     every: int,
-    said: Callable[[], str] = str,
+    summarize: Callable[[], str] = str,
 ) -> None:
     """Train a model from its checkpoint on, or from the start if there is none.
 
@@ -38,7 +38,7 @@ def fit(
         steps: how many.
         muon_lr, adam_lr: highest rates; they rise, stay, and fall in a line to nothing.
         every: steps after which progress is printed and the state is kept.
-        said: what else is printed of the steps since the last time.
+        summarize: what else is printed of the steps since the last time.
     """
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layers." in n]
     chosen = {id(p) for p in matrices}
@@ -66,7 +66,7 @@ def fit(
         if (step + 1) % every == 0 or step + 1 == steps:
             print(
                 f"{checkpoint.stem} {step + 1}/{steps} loss {total / (step % every + 1):.4f} "
-                f"{said()} {time.monotonic() - started:.0f} s",
+                f"{summarize()} {time.monotonic() - started:.0f} s",
                 flush=True,
             )
             total = 0.0
@@ -96,7 +96,7 @@ def by_length(
     return batches
 
 
-def padded(rows: Sequence[list[int]] | Sequence[list[bool]]) -> Tensor:
+def pad(rows: Sequence[list[int]] | Sequence[list[bool]]) -> Tensor:
     """Rows of any lengths as (B, T), with 0 behind each."""
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 

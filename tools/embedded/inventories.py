@@ -22,7 +22,7 @@ from qalign_study.sets.inventory import Inventory
 from qalign_study.sets.seeded import held_out
 from tools.embedded.decisions import read_decisions
 from tools.embedded.networks import load_language_model, load_reward_model
-from tools.embedded.on_policy import draw, redrawn
+from tools.embedded.on_policy import draw, redraw_suffixes
 from tools.embedded.quality import replace_between
 from tools.embedded.reward_model import score
 
@@ -37,7 +37,7 @@ def measure(models: Path, inventories: Sequence[Inventory], samples: int, seed: 
     tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     generator = torch.Generator().manual_seed(seed)
     prompts = [inventory.prompt for inventory in inventories]
-    _, drawn, texts = draw(model, tokenizer, prompts, samples, generator)
+    _, responses, texts = draw(model, tokenizer, prompts, samples, generator)
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     right = 0
     for n, text in enumerate(texts):
@@ -50,8 +50,8 @@ def measure(models: Path, inventories: Sequence[Inventory], samples: int, seed: 
         "inventories": len(inventories),
         "samples": len(texts),
         "right": right,
-        "tokens": sum(map(len, drawn)) / len(drawn),
-        "cut_off": sum(ids[-1] != tokenizer.eos_token_id for ids in drawn) / len(drawn),
+        "tokens": sum(map(len, responses)) / len(responses),
+        "cut_off": sum(ids[-1] != tokenizer.eos_token_id for ids in responses) / len(responses),
         "outcomes": {kind: dict(counts) for kind, counts in sorted(outcomes.items())},
         "near_misses": near_misses(models, inventories, seed),
     }
@@ -66,9 +66,9 @@ def near_misses(models: Path, inventories: Sequence[Inventory], seed: int) -> di
     model = load_language_model(models / "lm")
     tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     reward_model = load_reward_model(models / "rm")
-    groups = redrawn(model, tokenizer, inventories, random.Random(f"near misses {seed}"))
+    groups = redraw_suffixes(model, tokenizer, inventories, random.Random(f"near misses {seed}"))
     rewards = score(reward_model, [group.prompt + r for group in groups for r in group.responses])
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     of_groups = rewards.split([len(group.responses) for group in groups])
     for inventory, group, of_group in zip(inventories, groups, of_groups, strict=True):
         marks = [[outcome for _, outcome in marked] for marked in group.marks]
@@ -81,9 +81,9 @@ def near_misses(models: Path, inventories: Sequence[Inventory], seed: int) -> di
                 continue
             kind = "slip" if "slip" in both else inventory.events[differ[0]].kind
             better, worse = (a, b) if marks[a][differ[0]] == "right" else (b, a)
-            found[kind][0] += bool(of_group[better] > of_group[worse])
-            found[kind][1] += 1
-    return dict(sorted(found.items()))
+            counts[kind][0] += bool(of_group[better] > of_group[worse])
+            counts[kind][1] += 1
+    return dict(sorted(counts.items()))
 
 
 def table(quality: dict) -> str:

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from tools.embedded.corpus import documents
-from tools.embedded.fitting import by_length, fit, padded
+from tools.embedded.fitting import by_length, fit, pad
 from tools.embedded.networks import new_language_model
 from tools.embedded.tokenizer import prompt_ids, response_ids
 
@@ -39,16 +39,16 @@ def train_language_model(
 
 
 def _batches(
-    tokenizer: PreTrainedTokenizerFast, drawn: list[tuple[str, str]]
+    tokenizer: PreTrainedTokenizerFast, samples: list[tuple[str, str]]
 ) -> list[tuple[Tensor, Tensor]]:
     """(ids, is_target): padded ids (B, T), and (B, T-1) where ids[:, 1:] is response."""
-    prompts, responses = (list(texts) for texts in zip(*drawn, strict=True))
+    prompts, responses = (list(texts) for texts in zip(*samples, strict=True))
     pairs = zip(prompt_ids(tokenizer, prompts), response_ids(tokenizer, responses), strict=True)
     batches = by_length(pairs, lambda pair: len(pair[0]) + len(pair[1]), TOKENS_AT_ONCE)
     return [
         (
-            padded([prompt + response for prompt, response in batch]),
-            padded([[False] * (len(prompt) - 1) + [True] * len(each) for prompt, each in batch]),
+            pad([prompt + response for prompt, response in batch]),
+            pad([[False] * (len(prompt) - 1) + [True] * len(each) for prompt, each in batch]),
         )
         for batch in batches
     ]

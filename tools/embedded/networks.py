@@ -46,10 +46,10 @@ def new_language_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaFo
 def new_reward_model(model: LlamaForCausalLM) -> LlamaForSequenceClassification:
     """A reward model that starts from a language model; every reward is 0."""
     config = LlamaConfig.from_dict({**model.config.to_dict(), "id2label": {0: "reward"}})
-    made = LlamaForSequenceClassification(config)
-    made.model.load_state_dict(model.model.state_dict())
-    nn.init.zeros_(made.score.weight)
-    return made
+    reward_model = LlamaForSequenceClassification(config)
+    reward_model.model.load_state_dict(model.model.state_dict())
+    nn.init.zeros_(reward_model.score.weight)
+    return reward_model
 
 
 def export(

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from transformers import DynamicCache, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_core.decide.answers.extraction import extract_number
-from qalign_study.sets.generated import Problem, WritingTask, constraints_met
+from qalign_study.sets.generated import Problem, WritingTask, met_constraints
 from qalign_study.sets.inventory import Inventory, generate_inventory
 from qalign_study.sets.seeded import generate
 from tools.embedded.decisions import Outcome, read_decisions
@@ -34,7 +34,7 @@ SCALES = (1.0, 0.6, 0.3, 0.15)
 
 
 @dataclass(frozen=True)
-class Graded:
+class GradedResponses:
     """One prompt, its sampled responses (EOS included) and their grades: higher is better.
 
     `marks` has, for each response to an inventory, (the id that ends it, what became of it) of each
@@ -46,13 +46,13 @@ class Graded:
     grades: list[int]
     marks: list[list[tuple[int, Outcome]]]
 
-    def draw_pair(self, rng: random.Random) -> "Graded":
+    def draw_pair(self, rng: random.Random) -> "GradedResponses":
         """A random (better, worse) pair of responses, of two different grades."""
         while True:
             a, b = rng.sample(range(len(self.grades)), 2)
             if self.grades[a] > self.grades[b]:
                 pair = (a, b)
-                return Graded(
+                return GradedResponses(
                     self.prompt,
                     [self.responses[i] for i in pair],
                     [self.grades[i] for i in pair],
@@ -72,11 +72,11 @@ def sample(
     A prompt may hold the first ids of a response already; drawing several responses to a prompt
     means listing it several times.
     """
-    drawn: list[list[int]] = [[] for _ in prompts]
+    responses: list[list[int]] = [[] for _ in prompts]
     in_order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     for first in tqdm(range(0, len(prompts), ROWS), "sampling", disable=None):
-        _draw_batch(model, prompts, limits, in_order[first : first + ROWS], drawn, generator)
-    return drawn
+        _draw_batch(model, prompts, limits, in_order[first : first + ROWS], responses, generator)
+    return responses
 
 
 def draw(
@@ -91,8 +91,8 @@ def draw(
     All have an item a response, those to one prompt together.
     """
     prompts = [ids for ids in prompt_ids(tokenizer, texts) for _ in range(n)]
-    drawn = sample(model, prompts, [MAX_NEW_TOKENS] * len(prompts), generator)
-    return prompts, drawn, tokenizer.batch_decode(drawn, skip_special_tokens=True)
+    responses = sample(model, prompts, [MAX_NEW_TOKENS] * len(prompts), generator)
+    return prompts, responses, tokenizer.batch_decode(responses, skip_special_tokens=True)
 
 
 def _draw_batch(
@@ -100,7 +100,7 @@ def _draw_batch(
     prompts: Sequence[list[int]],
     limits: Sequence[int],
     rows: list[int],
-    drawn: list[list[int]],
+    responses: list[list[int]],
     generator: torch.Generator,
 ) -> None:
     eos, lengths = model.config.eos_token_id, torch.tensor([len(prompts[i]) for i in rows])
@@ -117,8 +117,8 @@ def _draw_batch(
         for row, token in enumerate(new.tolist()):
             if going[row]:
                 i = rows[row]
-                drawn[i].append(token)
-                going[row] = token != eos and len(drawn[i]) < limits[i]
+                responses[i].append(token)
+                going[row] = token != eos and len(responses[i]) < limits[i]
         if not any(going):
             return
         # Copying the caches at every end of a row would cost more than the few idle rows do.
@@ -140,9 +140,9 @@ def _draw_ids(logits: Tensor, generator: torch.Generator) -> Tensor:
     return (logits.softmax(-1) / noise).argmax(-1)
 
 
-def graded_samples(
+def grade_samples(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
-) -> list[Graded]:
+) -> list[GradedResponses]:
     """Prompts of the training split with samples of two different grades at least.
 
     A word problem's response is graded 1 if its answer is right, else 0; a writing task's by the
@@ -152,7 +152,7 @@ def graded_samples(
     for kind, (n_prompts, n_samples) in PROMPTS.items():
         path = cache / f"samples-{kind}.pt"
         if not path.exists():
-            samples = _graded(model, tokenizer, kind, n_prompts, n_samples, seed)
+            samples = _grade_all(model, tokenizer, kind, n_prompts, n_samples, seed)
             _save(samples, path)
         samples = _load(path)
         mixed = [g for g in samples if len(set(g.grades)) > 1]
@@ -164,7 +164,7 @@ def graded_samples(
 
 def near_misses(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
-) -> list[Graded]:
+) -> list[GradedResponses]:
     """Inventories of the training split with responses as a chain compares them.
 
     Kept in `cache` as they come.
@@ -176,18 +176,18 @@ def near_misses(
         inventories = [
             generate_inventory(rng, rng.choice(N_THINGS), split="train") for _ in range(ROWS)
         ]
-        groups += redrawn(model, tokenizer, inventories, rng)
+        groups += redraw_suffixes(model, tokenizer, inventories, rng)
         _save(groups, path)
         print(f"near misses: {len(groups)}/{INVENTORIES}", flush=True)
     return [group for group in groups if len(set(group.grades)) > 1]
 
 
-def redrawn(
+def redraw_suffixes(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     inventories: Sequence[Inventory],
     rng: random.Random,
-) -> list[Graded]:
+) -> list[GradedResponses]:
     """Four responses to each inventory: one of the corpus's, and its suffix redrawn three times.
 
     Twice from one uniform index on and once from another, as a chain proposes; the grade is the
@@ -210,17 +210,17 @@ def redrawn(
     )
     whole = [prefix + suffix for prefix, suffix in zip(kept, suffixes, strict=True)]
     return [
-        graded_inventory(tokenizer, inventory, prompt, [base, *whole[3 * n : 3 * n + 3]])
+        grade_inventory(tokenizer, inventory, prompt, [base, *whole[3 * n : 3 * n + 3]])
         for n, (inventory, prompt, base) in enumerate(zip(inventories, prompts, bases, strict=True))
     ]
 
 
-def graded_inventory(
+def grade_inventory(
     tokenizer: PreTrainedTokenizerFast,
     inventory: Inventory,
     prompt: list[int],
     responses: list[list[int]],
-) -> "Graded":
+) -> "GradedResponses":
     """Responses to an inventory, graded by the number of their right decisions, and marked."""
     marks = list[list[tuple[int, Outcome]]]()
     for response in responses:
@@ -230,25 +230,25 @@ def graded_inventory(
         last = max(len(ends) - 1, 0)
         marks.append([(min(bisect_left(ends, d.end), last), d.outcome) for d in decisions])
     grades = [sum(outcome == "right" for _, outcome in marked) for marked in marks]
-    return Graded(prompt, responses, grades, marks)
+    return GradedResponses(prompt, responses, grades, marks)
 
 
-def _save(samples: list[Graded], path: Path) -> None:
+def _save(samples: list[GradedResponses], path: Path) -> None:
     save([(g.prompt, g.responses, g.grades, g.marks) for g in samples], path)
 
 
-def _load(path: Path) -> list[Graded]:
-    return [Graded(*fields) for fields in torch.load(path, weights_only=True)]
+def _load(path: Path) -> list[GradedResponses]:
+    return [GradedResponses(*fields) for fields in torch.load(path, weights_only=True)]
 
 
-def _graded(
+def _grade_all(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     kind: str,
     n_prompts: int,
     n_samples: int,
     seed: int,
-) -> list[Graded]:
+) -> list[GradedResponses]:
     rng = random.Random(f"on-policy {seed} {kind}")
     tasks = [generate(rng, kind, split="train") for _ in range(n_prompts)]
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
@@ -256,7 +256,9 @@ def _graded(
     prompts, responses, decoded = draw(model, tokenizer, texts, n_samples, generator)
     groups = [slice(i * n_samples, (i + 1) * n_samples) for i in range(n_prompts)]
     return [
-        Graded(prompts[of.start], responses[of], [grade(task, text) for text in decoded[of]], [])
+        GradedResponses(
+            prompts[of.start], responses[of], [grade(task, text) for text in decoded[of]], []
+        )
         for task, of in zip(tasks, groups, strict=True)
     ]
 
@@ -264,5 +266,5 @@ def _graded(
 def grade(task: Problem | WritingTask, text: str) -> int:
     """1 if the answer is right, else 0; or the number of constraints met."""
     if isinstance(task, WritingTask):
-        return constraints_met(task, text)
+        return met_constraints(task, text)
     return int(extract_number(text) == task.answer)

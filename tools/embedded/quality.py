@@ -42,7 +42,7 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
     tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     generator = torch.Generator().manual_seed(seed)
     texts = [task.prompt for task in tasks]
-    prompts, drawn, texts = draw(model, tokenizer, texts, samples, generator)
+    prompts, responses, texts = draw(model, tokenizer, texts, samples, generator)
     of_problem = np.arange(len(texts)).reshape(len(tasks), samples)
     graded = [
         grade(tasks[k // samples].check or tasks[k // samples], text)
@@ -56,8 +56,8 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
         "samples": samples,
         "single_sample": _figure(share_of((grades == best).mean(axis=1))),
         "any_right": float((grades == best).any(axis=1).mean()),
-        "tokens": statistics.mean(map(len, drawn)),
-        "cut_off": statistics.mean(ids[-1] != tokenizer.eos_token_id for ids in drawn),
+        "tokens": statistics.mean(map(len, responses)),
+        "cut_off": statistics.mean(ids[-1] != tokenizer.eos_token_id for ids in responses),
         "distinct": statistics.mean(len({texts[k] for k in row}) / samples for row in of_problem),
     }
     if best == 1:
@@ -68,10 +68,10 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
         figures["no_answer"] = statistics.mean(answer is None for answer in answers)
         figures["most_common_wrong"] = _figure(share_of(wrong))
 
-    same = [_same_proposal(model, prompts[k], drawn[k]) for k in of_problem[:, :MOVED].flat]
+    same = [_same_proposal(model, prompts[k], responses[k]) for k in of_problem[:, :MOVED].flat]
     figures["same_proposal"] = statistics.mean(same)
 
-    whole = [prompts[k] + drawn[k] for k in of_problem[:, :SCORED].flat]
+    whole = [prompts[k] + responses[k] for k in of_problem[:, :SCORED].flat]
     for name in ("rm", "rm-weak"):
         rewards = score(load_reward_model(models / name), whole).view(len(tasks), -1)
         figures[name] = _pair_accuracy(rewards, grades[:, :SCORED])
@@ -79,12 +79,12 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
 
 
 @torch.inference_mode()
-def _same_proposal(model: LlamaForCausalLM, prompt: list[int], drawn: list[int]) -> float:
+def _same_proposal(model: LlamaForCausalLM, prompt: list[int], response: list[int]) -> float:
     """The exact probability that the chain proposes the very response that it is at.
 
     The index is uniform, and the suffix comes back with the probability that the LM gives it.
     """
-    ids = torch.tensor([prompt + drawn])
+    ids = torch.tensor([prompt + response])
     log_probs = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
     of_token = log_probs.gather(1, ids[0, len(prompt) :, None])[:, 0]
     return of_token.flip(0).cumsum(0).exp().mean().item()

@@ -21,9 +21,9 @@ from transformers import LlamaForCausalLM, LlamaForSequenceClassification, PreTr
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.inventory import generate_inventory
 from qalign_study.train.preferences import in_order
-from tools.embedded.fitting import by_length, fit, padded
+from tools.embedded.fitting import by_length, fit, pad
 from tools.embedded.networks import new_reward_model
-from tools.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
+from tools.embedded.on_policy import N_THINGS, SCALES, GradedResponses, grade_inventory
 from tools.embedded.solutions import draw_mistakes, write_inventory
 from tools.embedded.tokenizer import prompt_ids, response_ids
 
@@ -48,13 +48,13 @@ class Critic(nn.Module):
         nn.init.zeros_(self.flag[1].weight)
         nn.init.zeros_(self.flag[1].bias)
 
-    def loss(self, groups: Sequence[Graded]) -> tuple[Tensor, Tensor]:
+    def loss(self, groups: Sequence[GradedResponses]) -> tuple[Tensor, Tensor]:
         """The sum of these groups' shares of a step's loss, and the margins of their pairs.
 
         A margin is by how much the better response of two different grades is ahead.
         """
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            ids = padded([g.prompt + r for g in groups for r in g.responses])
+            ids = pad([g.prompt + r for g in groups for r in g.responses])
             read = self.rm.model(ids, output_hidden_states=True)
             scores = self.rm.score(read.last_hidden_state)[:, :, 0].float()
             flags = self.flag(read.hidden_states[FLAG_LAYER])[:, :, 0].float()
@@ -83,8 +83,8 @@ class Critic(nn.Module):
 def train_reward_model(
     language_model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    graded: Sequence[Graded],
-    redrawn: Sequence[Graded],
+    graded: Sequence[GradedResponses],
+    redrawn: Sequence[GradedResponses],
     checkpoint: Path,
     *,
     seed: int,
@@ -106,31 +106,31 @@ def train_reward_model(
             ahead.append(margins > 0)
             yield loss
 
-    def said() -> str:
+    def summarize() -> str:
         share = torch.cat(ahead).float().mean().item()
         ahead.clear()
         return f"pair accuracy {share:.3f}"
 
     rates = {"muon_lr": 0.01, "adam_lr": 1.5e-3}
-    fit(critic, checkpoint, losses, steps=steps, every=20, said=said, **rates)
+    fit(critic, checkpoint, losses, steps=steps, every=20, summarize=summarize, **rates)
     model = critic.rm.eval()
     rng = random.Random("pair accuracy")
-    found = {
-        "pair accuracy": ordered(model, [group.draw_pair(rng) for group in held]),
-        "near misses": ordered(model, held_groups, apart=1),
+    shares = {
+        "pair accuracy": share_in_order(model, [group.draw_pair(rng) for group in held]),
+        "near misses": share_in_order(model, held_groups, apart=1),
     }
-    told = [f"{name} {share.value:.3f}" for name, share in found.items() if share]
-    print(f"{checkpoint.stem} validation: {', '.join(told)}", flush=True)
+    summaries = [f"{name} {share.value:.3f}" for name, share in shares.items() if share]
+    print(f"{checkpoint.stem} validation: {', '.join(summaries)}", flush=True)
     return model
 
 
 def draw_groups(
     tokenizer: PreTrainedTokenizerFast,
-    graded: Sequence[Graded],
-    redrawn: Sequence[Graded],
+    graded: Sequence[GradedResponses],
+    redrawn: Sequence[GradedResponses],
     seed: int,
     step: int,
-) -> list[Graded]:
+) -> list[GradedResponses]:
     """What a step learns from; the same (seed, step) gives the same."""
     rng = random.Random(f"reward model {seed} {step}")
     pairs = [g.draw_pair(rng) for g in rng.sample(graded, N_PAIRS)]
@@ -140,7 +140,7 @@ def draw_groups(
     return pairs + rng.sample(redrawn, N_REDRAWN) + written
 
 
-def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Graded:
+def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> GradedResponses:
     """Two responses of the corpus in the same words but for one decision: mistaken, or a slip."""
     inventory = generate_inventory(rng, rng.choice(N_THINGS), split="train")
     mistaken = draw_mistakes(rng, inventory, rng.choice(SCALES))
@@ -155,7 +155,7 @@ def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Gra
         write_inventory(random.Random(words), inventory, other, slip),
     ]
     [prompt] = prompt_ids(tokenizer, [inventory.prompt])
-    return graded_inventory(tokenizer, inventory, prompt, response_ids(tokenizer, written))
+    return grade_inventory(tokenizer, inventory, prompt, response_ids(tokenizer, written))
 
 
 def pairs_of(grades: Sequence[int]) -> list[tuple[int, int]]:
@@ -164,7 +164,7 @@ def pairs_of(grades: Sequence[int]) -> list[tuple[int, int]]:
     return [(a, b) if grades[a] > grades[b] else (b, a) for a, b in pairs]
 
 
-def _length(group: Graded) -> int:
+def _length(group: GradedResponses) -> int:
     return len(group.prompt) + max(map(len, group.responses))
 
 
@@ -177,12 +177,14 @@ def score(
     in_order = sorted(range(len(conversations)), key=lambda i: len(conversations[i]))
     for first in range(0, len(in_order), rows):
         batch = in_order[first : first + rows]
-        rewards[batch] = model(padded([conversations[i] for i in batch])).logits[:, 0]
+        rewards[batch] = model(pad([conversations[i] for i in batch])).logits[:, 0]
     return rewards
 
 
-def ordered(
-    model: LlamaForSequenceClassification, groups: Sequence[Graded], apart: int | None = None
+def share_in_order(
+    model: LlamaForSequenceClassification,
+    groups: Sequence[GradedResponses],
+    apart: int | None = None,
 ) -> Measured | None:
     """The share of pairs in order: of those whose grades are so far apart, or of any."""
     rewards = score(model, [g.prompt + r for g in groups for r in g.responses])

@@ -34,7 +34,7 @@ MISCONCEPTIONS: dict[EventKind, float] = {
 }
 
 
-_SAID: dict[str, tuple[str, ...]] = {
+_WORDINGS: dict[str, tuple[str, ...]] = {
     name: tuple(texts)
     for name, texts in tomllib.loads(
         Path(__file__).with_name("solutions.toml").read_text("utf-8")
@@ -108,10 +108,10 @@ def write_text(rng: random.Random, task: WritingTask) -> str:
     if rng.random() < p_meet:
         nouns[-1] = task.end
     sentences = [
-        rng.choice(_SAID["sentences"]).format(
+        rng.choice(_WORDINGS["sentences"]).format(
             n1=nouns[2 * i],
             n2=nouns[2 * i + 1],
-            adjective=rng.choice(_SAID["adjectives"]),
+            adjective=rng.choice(_WORDINGS["adjectives"]),
             name=rng.choice(GIRLS + BOYS),
         )
         for i in range(n)
@@ -164,8 +164,8 @@ def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | 
             slots = problem.words | {key: str(value) for key, value in numbers.items()}
             parts.append(rng.choice(phrasings).format(**slots, subject=event.subject))
         amount = after
-    opening = rng.choice(_SAID["openings"]).format(**problem.words)
-    closing = rng.choice(_SAID["closings"]).format(**problem.words, v=amount)
+    opening = rng.choice(_WORDINGS["openings"]).format(**problem.words)
+    closing = rng.choice(_WORDINGS["closings"]).format(**problem.words, v=amount)
     return opening + " ".join([*parts, closing])
 
 
@@ -185,15 +185,15 @@ def steps_of(event: Event, v: int, mistaken: bool) -> tuple[_Steps, int]:
     a, w, first = event.a, event.mistake(v) if mistaken else event.apply(v), _Steps()
     match event.kind, mistaken:
         case "distractor", False:
-            return [(_SAID["ignore"], {"a": a})], w
+            return [(_WORDINGS["ignore"], {"a": a})], w
         case "times", False:
-            return [(_SAID["multiply"], {"v": v, "a": a, "w": w})], w
+            return [(_WORDINGS["multiply"], {"v": v, "a": a, "w": w})], w
         case "half", False:
-            return [(_SAID["halve"], {"v": v, "w": w})], w
+            return [(_WORDINGS["halve"], {"v": v, "w": w})], w
         case "boxes", _:
-            brought = _SAID["boxes_wrong"] if mistaken else _SAID["boxes_right"]
+            brought = _WORDINGS["boxes_wrong"] if mistaken else _WORDINGS["boxes_right"]
             first.append((brought, {"a": a, "b": event.b, "c": w - v}))
         case "days", False:
-            first.append((_SAID["days_right"], {"a": a, "b": event.b, "c": w - v}))
-    change = _SAID["add" if w > v else "subtract"]
+            first.append((_WORDINGS["days_right"], {"a": a, "b": event.b, "c": w - v}))
+    change = _WORDINGS["add" if w > v else "subtract"]
     return [*first, (change, {"v": v, "a": abs(w - v), "w": w})], w
