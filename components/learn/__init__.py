@@ -1,1 +1,1 @@
-"""Lessons: what is said beside the pages, asked before it is shown, and checked by the core."""
+"""Lessons: texts and questions next to the pages, with answers that the core checks."""

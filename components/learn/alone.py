@@ -13,17 +13,17 @@ NEEDS = "This needs a server: install the project and run python app.py."
 
 
 def build_static_lessons() -> dict[str, Any]:
-    """What `assets/web/learn/alone.js` reads: the list, the lessons, their outcomes and runs.
+    """Return the data of `assets/web/learn/alone.js`: the list, the lessons, outcomes and runs.
 
-    A lesson is carried if all of its stops are on Watch. A stop on a tab that a server fills says
-    so in its text.
+    A lesson is included if all of its stops are on Watch. The text of a stop on a tab that needs a
+    server mentions that.
     """
     known = {name: each for name, each in load_lessons().items() if _is_alone(each)}
-    made = {name: _told(each, set(known)) for name, each in known.items()}
-    runs = {run for each in made.values() for run in each["runs"]}
+    messages = {name: _static_message(each, set(known)) for name, each in known.items()}
+    runs = {run for each in messages.values() for run in each["runs"]}
     return {
         "list": [entry for entry in list_lessons() if entry["name"] in known],
-        "lessons": made,
+        "lessons": messages,
         "outcomes": {name: [_outcomes(s) for s in each.stops] for name, each in known.items()},
         "runs": {run: (RUNS / f"{run}.jsonl").read_text("utf-8") for run in sorted(runs)},
     }
@@ -34,7 +34,7 @@ def _is_alone(lesson: Lesson) -> bool:
     return all(place.page == "watch" for place in places)
 
 
-def _told(lesson: Lesson, known: set[str]) -> dict[str, Any]:
+def _static_message(lesson: Lesson, known: set[str]) -> dict[str, Any]:
     stops = [
         replace(stop, text=f"{stop.text} {NEEDS}", at=replace(stop.at, tab=""), highlight="text")
         if stop.at.tab in SERVED
@@ -46,11 +46,11 @@ def _told(lesson: Lesson, known: set[str]) -> dict[str, Any]:
 
 
 def _outcomes(stop: Stop) -> dict[str, Any]:
-    """What comes of every prediction at a stop: by its value, or by its distance from a number."""
+    """Return the outcomes of a stop: by value, or by distance from a number."""
     ask = stop.ask
     if ask is None:
         return {}
-    outcomes = {said: check_prediction(stop, said) for said in ("", *ask.options)}
+    outcomes = {value: check_prediction(stop, value) for value in ("", *ask.options)}
     if ask.kind == "choice":
         return {"predictions": outcomes}
     near = number_of(ask)

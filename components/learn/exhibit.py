@@ -1,7 +1,7 @@
-"""What a room shows of the place that a stop speaks of, on a phone as on the projector.
+"""Exhibits: the data that a room shows of the place of a stop, on phones and on the projector.
 
-An exhibit is texts, tokens, rows of numbers, shares as bars, and chains on one axis. As long as a
-prediction is open, nothing in it says what is asked; an asked number is "?".
+An exhibit is texts, tokens, rows of numbers, shares as bars, and chains on one axis. While a
+prediction is open, an exhibit does not contain its answer; that number is "?".
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
 from qalign_study.sheet.words import names_of, number, percent
 
 MOST = 4
-"""Answers of a vote, or samples, that are shown."""
+"""The number of answers of a vote, or of samples, that are shown."""
 STEP = ((0, "Tokens", "length", "new_length"), (2, "Reward", "reward", "new_reward"),
         (2, "β", "beta"), (3, "Acceptance probability", "alpha"), (4, "Coin", "u"),
         (5, "Accepted", "taken"))  # fmt: skip
-"""From which phase of a step on a number is known, what it is called, and its facts."""
+"""For each number of a step: the phase from which it is known, its name, and its facts."""
 SETTINGS = {"lm": "Language model", "mistake": "Rule", "beta": "β", "sharpness": "Sharpness",
             "hack-beta": "β"}  # fmt: skip
 SECTIONS = {
@@ -53,11 +53,11 @@ SECTIONS = {
     "Convergence": {"patience": "Steps to within 1% of the target"},
     "A wrong reward": {},
 }
-"""The Lab's sections: the facts that each shows, and what they are called."""
+"""The Lab's sections: the facts that each shows, with their names."""
 
 
 def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
-    """What is shown at a stop.
+    """Return the exhibit of a stop.
 
     Args:
         stop: of a lesson.
@@ -65,60 +65,62 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
 
     Returns:
         {"texts": (name, kept, written) each, "rows": (name, value) each, "bars": (name, shares)
-        each, "walk": chains on one axis, or None, "tokens": what the model thinks of each token of
-        a proposal, or None}.
+        each, "walk": chains on one axis, or None, "tokens": a proposal with the model's probability
+        of each token, or None}.
     """
     ask = stop.ask
     place = ask.then if ask and (answered or ask.then.page != stop.at.page) else stop.at
-    lit = ask.highlight if ask and answered else stop.highlight
-    made: dict[str, Any] = {"texts": [], "rows": [], "bars": []}
-    made |= {"walk": None, "tokens": None}
+    highlight = ask.highlight if ask and answered else stop.highlight
+    content: dict[str, Any] = {"texts": [], "rows": [], "bars": []}
+    content |= {"walk": None, "tokens": None}
     open_ = None if answered else ask
     if place.page == "watch":
-        _watch(made, place, lit, open_)
+        _watch(content, place, highlight, open_)
     elif place.page == "lab":
-        _lab(made, stop.at, ask, open_)
+        _lab(content, stop.at, ask, open_)
     elif place.page == "results":
-        _results(made, ResultFacts(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_)
+        _results(
+            content, ResultFacts(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_
+        )
     else:
         of = FACTS[place.page](place)
-        made["rows"] = [
+        content["rows"] = [
             (idea.word, f"says {of.says(m)}, from {of.draws(m)} draws; {of.waiting(m):,} "
              "tokens in a row") for m, idea in names_of().items()]  # fmt: skip
-    return made
+    return content
 
 
-def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> None:
-    """A step as two texts and its numbers, or a run as traces and votes."""
+def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | None) -> None:
+    """Fill in a step as two texts and its numbers, or a run as traces and votes."""
     trace, of = run_of(place.run), ChainFacts(place)
-    made["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
+    content["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
     step = trace.chains[place.chain][place.step]
     old, new = step.current.response, step.proposal.response
-    if lit == "problem":
-        made["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of._answer(s)}")
+    if highlight == "problem":
+        content["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of._answer(s)}")
                         for k, s in enumerate(trace.pool[:MOST], 1)]  # fmt: skip
     elif place.step == 0:
-        made["texts"].append(("The first draft", "", old.text))
-        made["rows"] = [("Its tokens", of.length())]
+        content["texts"].append(("The first draft", "", old.text))
+        content["rows"] = [("Its tokens", of.length())]
     elif place.tab == "tokens":
-        _tokens(made, trace.header, new)
-    elif lit in ("text", "chance", "verdict", "whatif") or place.tab == "hand":
+        _tokens(content, trace.header, new)
+    elif highlight in ("text", "chance", "verdict", "whatif") or place.tab == "hand":
         kept = "".join(old.pieces[: step.index])
         both = [("Old text", old), ("New text", new)][: 1 + (place.phase > 0)]
-        made["texts"] += [(name, kept, each.text[len(kept) :]) for name, each in both]
-        made["rows"] = [
+        content["texts"] += [(name, kept, each.text[len(kept) :]) for name, each in both]
+        content["rows"] = [
             (name, " → ".join(format_value(value_of(f, place)) for f in facts[: len(both)]))
             for k, name, *facts in STEP
             if k <= place.phase
         ]
     elif place.tab == "tree":
         ends = [chain[place.step].state.response.text for chain in trace.chains.values()]
-        made["texts"] += [(f"Chain {k} ends at", "", end) for k, end in enumerate(ends, 1)]
+        content["texts"] += [(f"Chain {k} ends at", "", end) for k, end in enumerate(ends, 1)]
     else:
         hides = ask is not None and ask.veil
-        chains = {} if hides and lit == "time" else trace.chains
+        chains = {} if hides and highlight == "time" else trace.chains
         traces = {k + 1: [s.state.reward for s in c[: place.step + 1]] for k, c in chains.items()}
-        made["walk"] = {
+        content["walk"] = {
             "chains": list(traces.items()),
             "base": trace.rewards,
             "weights": importance_weights(trace.rewards, trace.header.target),
@@ -128,24 +130,26 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
         }
         votes = [_shares([s.state for s in c[: place.step + 1]], of) for c in chains.values()]
         if not hides and len(votes) == 1:
-            made["bars"] = [("The chain’s votes", votes[0])]
+            content["bars"] = [("The chain’s votes", votes[0])]
         elif not hides:
-            made["rows"] = [(f"Most states of chain {k} say", f"{first} ({share})")
+            content["rows"] = [(f"Most states of chain {k} say", f"{first} ({share})")
                             for k, ((first, _, share), *_) in enumerate(votes, 1)]  # fmt: skip
-    if trace.pool and (ask is None and lit in ("problem", "votes")):
-        made["bars"].append((f"{of.samples()} samples of the model alone", _shares(trace.pool, of)))
+    if trace.pool and (ask is None and highlight in ("problem", "votes")):
+        content["bars"].append(
+            (f"{of.samples()} samples of the model alone", _shares(trace.pool, of))
+        )
 
 
-def _tokens(made: dict[str, Any], header: TraceHeader, text: Response) -> None:
-    """A proposal token by token, and the tokens that the model found least likely."""
+def _tokens(content: dict[str, Any], header: TraceHeader, text: Response) -> None:
+    """Fill in a proposal token by token, and the tokens that the model finds least likely."""
     lm: Any = load_language_model(header.lm, sampling=header.run.sampling)
-    weighed = asyncio.run(lm.weigh(lm.encode(header.prompt), text.tokens))
-    told = [(each.log_p, each.others) for each in weighed]
-    made["tokens"] = {"pieces": text.pieces, "finished": text.finished, "weighed": told}
-    for k in sorted(range(len(told)), key=lambda k: told[k][0])[:MOST]:
-        likeliest = ", ".join(f"“{it.strip()}” {percent(math.exp(p))}" for it, p in told[k][1])
-        name = f"Token {k + 1}, “{text.pieces[k].strip()}”: {percent(math.exp(told[k][0]))}"
-        made["rows"].append((name, f"likeliest: {likeliest}"))
+    scores = asyncio.run(lm.weigh(lm.encode(header.prompt), text.tokens))
+    tokens = [(each.log_p, each.others) for each in scores]
+    content["tokens"] = {"pieces": text.pieces, "finished": text.finished, "weighed": tokens}
+    for k in sorted(range(len(tokens)), key=lambda k: tokens[k][0])[:MOST]:
+        likeliest = ", ".join(f"“{it.strip()}” {percent(math.exp(p))}" for it, p in tokens[k][1])
+        name = f"Token {k + 1}, “{text.pieces[k].strip()}”: {percent(math.exp(tokens[k][0]))}"
+        content["rows"].append((name, f"likeliest: {likeliest}"))
 
 
 def _shares(samples: Any, of: ChainFacts) -> list[tuple[str, float, str]]:
@@ -156,55 +160,57 @@ def _bars(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float, str]]:
     return [(name, share, percent(share)) for name, share in shares]
 
 
-def _lab(made: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None) -> None:
-    """The settings of a world and what follows from them, before and after a prediction."""
+def _lab(content: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None) -> None:
+    """Fill in the settings of a world and their effects, before and after a prediction."""
     then = ask.then if ask and ask.then.page == "lab" else at
     before, after = ({"beta": "1", **dict(place.lab)} for place in (at, then))
     section = after.get("opened", "Beta")
     if section == "A wrong reward":
         before, after = ({"hack-beta": "1", **each, "beta": ""} for each in (before, after))
-        _wrong_reward(made, then if open_ is None else at, open_)
+        _wrong_reward(content, then if open_ is None else at, open_)
     changed = {name for name in SETTINGS if before.get(name) != after.get(name)}
-    made["rows"] += [("The world", "121 texts of up to 4 letters")] * (section != "A wrong reward")
-    made["rows"] += [(SETTINGS[name], _arrow(before.get(name, "1"), after[name]))
+    content["rows"] += [("The world", "121 texts of up to 4 letters")] * (
+        section != "A wrong reward"
+    )
+    content["rows"] += [(SETTINGS[name], _arrow(before.get(name, "1"), after[name]))
                      for name in SETTINGS if after.get(name)]  # fmt: skip
-    asked = [ask.fact] if ask and ask.fact else list(ask.options) if ask else []
+    open_facts = [ask.fact] if ask and ask.fact else list(ask.options) if ask else []
     for fact, name in SECTIONS[section].items():
         old, new = (format_value(value_of(fact, place)) for place in (at, then))
         if open_ is None:
-            made["rows"].append((name, _arrow(old, new)))
-        elif fact in asked and (open_.fact or old != new or not changed):
-            made["rows"].append((name, _arrow(old if changed else "?", "?")))
+            content["rows"].append((name, _arrow(old, new)))
+        elif fact in open_facts and (open_.fact or old != new or not changed):
+            content["rows"].append((name, _arrow(old if changed else "?", "?")))
         elif fact not in ("wrong_reward", "wrong_length", "lost") or not changed:
-            made["rows"].append((name, old))
+            content["rows"].append((name, old))
 
 
 def _arrow(old: object, new: object) -> str:
     return f"{new}" if old == new else f"{old} → {new}"
 
 
-def _wrong_reward(made: dict[str, Any], place: Place, open_: Ask | None) -> None:
-    """Three answers, and how often each method finds the right one."""
+def _wrong_reward(content: dict[str, Any], place: Place, open_: Ask | None) -> None:
+    """Fill in three answers, and how often each method finds the right one."""
     example, of = Example(), LabFacts(place)
-    made["rows"] = [
+    content["rows"] = [
         (f"{answer}: {meaning}", f"reward {reward:g}, {percent(base)} of samples")
         for answer, meaning, base, reward in zip(
             ANSWERS, MEANINGS, example.base, example.rewards, strict=True)
     ]  # fmt: skip
     if open_ is None:
         rewards = ", ".join(format_value(of.hack_reward(n)) for n in ("8", "128"))
-        made["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
+        content["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
         for n in ("8", "128"):
-            found = ((w.word, Share(of._way(id_, n).accuracy)) for id_, w in names_of().items())
-            made["bars"].append((f"Right with {n} samples or states", _bars(found)))
+            shares = ((w.word, Share(of._way(id_, n).accuracy)) for id_, w in names_of().items())
+            content["bars"].append((f"Right with {n} samples or states", _bars(shares)))
 
 
-def _results(made: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
-    """A set of problems, and how often each method is right."""
+def _results(content: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
+    """Fill in a set of problems, and how often each method is right."""
     header = of._set.results.header
-    made["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
+    content["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
                     ("A single sample is right", format_value(of.at_first("bon"))),
                     ("Compute", f"that of {of.budget()} samples")]  # fmt: skip
     if open_ is None:
-        found = _bars((idea.word, of.right(method)) for method, idea in names_of().items())
-        made["bars"] = [("Right at this compute", found)]
+        bars = _bars((idea.word, of.right(method)) for method, idea in names_of().items())
+        content["bars"] = [("Right at this compute", bars)]

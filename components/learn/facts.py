@@ -1,7 +1,7 @@
 """The core's numbers for the texts and checks of a lesson, at the place of each stop.
 
 The public methods of a page's class are its facts. The text after a colon in a lesson
-(`alpha:2`) is a fact's argument; a share of one is a `Share`, which people read in percent.
+(`alpha:2`) is a fact's argument; a share of one is a `Share`, which is shown in percent.
 """
 
 import math
@@ -52,14 +52,14 @@ Value = Share | float | int | str
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stop is: a page, and what it shows.
+    """The place of a stop: a page and its state.
 
     Attributes:
         page: watch, compare, lab or results.
         run: a recorded run's name, of `assets/runs`.
         step, phase, chain: the player's position in it.
         tab: which of the player's tabs is open; "" for none.
-        lab: the Lab's controls that are moved, by their names without "lab-", and their values.
+        lab: names (without "lab-") and values of the Lab's controls that a lesson sets.
         set: the problem set that Results shows.
     """
 
@@ -73,7 +73,7 @@ class Place:
     set: str = "in_distribution"
 
     def problem(self) -> str:
-        """What cannot be shown, in a few words; "" if all can."""
+        """Return why the place cannot be shown, in a few words; "" if it can."""
         if self.page == "watch":
             if not (RUNS / f"{self.run}.jsonl").is_file():
                 return f"there is no recorded run {self.run!r}"
@@ -88,11 +88,11 @@ class Place:
 
 
 def value_of(fact: str, place: Place) -> Value:
-    """What the core says of a place.
+    """Return the value of a fact.
 
     Args:
-        fact: its name, with its argument behind a colon if it takes one.
-        place: of what.
+        fact: its name, with its argument after a colon if it takes one.
+        place: the place that it describes.
     """
     name, colon, argument = fact.partition(":")
     method = getattr(FACTS[place.page](place), name)
@@ -101,7 +101,7 @@ def value_of(fact: str, place: Place) -> Value:
 
 
 def format_value(value: Value) -> str:
-    """A fact as people read it."""
+    """Format the value of a fact for people."""
     if isinstance(value, Share):
         return percent(value)
     if isinstance(value, str):
@@ -110,22 +110,22 @@ def format_value(value: Value) -> str:
 
 
 def facts_of(page: str) -> list[str]:
-    """The names of a page's facts."""
+    """Return the names of a page's facts."""
     return [name for name in vars(FACTS[page]) if not name.startswith("_")]
 
 
 @cache
 def run_of(name: str) -> Trace:
-    """A recorded run by its name.
+    """Return a recorded run by its name.
 
     Raises:
-        InvalidTrace: its file is none.
+        InvalidTrace: its file is not a trace.
     """
     return load_trace(RUNS / f"{name}.jsonl")
 
 
 class ChainFacts:
-    """Of a recorded run, one chain up to a step."""
+    """The facts of one chain of a recorded run, up to a step."""
 
     def __init__(self, place: Place) -> None:
         self._trace = run_of(place.run)
@@ -172,7 +172,7 @@ class ChainFacts:
         return self._trace.header.reference or "unknown"
 
     def cut_chance(self) -> Share:
-        """How likely each place of the cut is."""
+        """Probability of each place of the cut."""
         return Share(1 / self.length())
 
     def kept(self) -> int:
@@ -200,11 +200,11 @@ class ChainFacts:
         return "new" if self.new_reward() > self.reward() else "old"
 
     def reward_factor(self) -> float:
-        """What the rewards bring to the chance: exp((r' - r) / beta)."""
+        """The factor of the rewards in the acceptance ratio: exp((r' - r) / beta)."""
         return math.exp((self.new_reward() - self.reward()) / self._beta)
 
     def alpha(self, times: str = "1") -> Share:
-        """The chance of the proposal, at so many times beta."""
+        """The acceptance probability of the proposal, at a multiple of beta."""
         log_alpha = log_acceptance(
             Target(self._beta * float(times)),
             new=self._step.proposal,
@@ -214,23 +214,23 @@ class ChainFacts:
         return Share(math.exp(log_alpha))
 
     def u(self) -> float:
-        """The number that was drawn."""
+        """The uniform draw of the step."""
         return math.exp(self._step.log_u)
 
     def taken(self, times: str = "1") -> str:
-        """Whether the proposal is taken, with this draw, at so many times beta: yes or no."""
+        """Whether this draw accepts the proposal, at a multiple of beta: yes or no."""
         return "yes" if self.u() < self.alpha(times) else "no"
 
     def answer(self) -> str:
-        """What the text before the step says."""
+        """The answer of the text before the step."""
         return self._answer(self._step.current)
 
     def new_answer(self) -> str:
-        """What the proposal says."""
+        """The answer of the proposal."""
         return self._answer(self._step.proposal)
 
     def state_answer(self) -> str:
-        """What the text says after the step."""
+        """The answer of the text after the step."""
         return self._answer(self._step.state)
 
     def counted(self) -> int:
@@ -239,7 +239,7 @@ class ChainFacts:
         return 1 + sum(1 for _ in stays)
 
     def since(self) -> int:
-        """The step at which the text came that stands when the step is over."""
+        """The step at which the chain reached the text that it has after this step."""
         return self.states() - self.counted()
 
     def leader(self) -> str:
@@ -261,15 +261,15 @@ class ChainFacts:
 
     def trust(self) -> str:
         """Whether the chains may be trusted so far, and what to do next."""
-        found = trust(self._rewards)
-        return f"{found.sentence} {found.next}"
+        verdict = trust(self._rewards)
+        return f"{verdict.sentence} {verdict.next}"
 
     def mean_reward(self) -> float:
         """Mean reward of the states."""
         return fmean(self._rewards[0])
 
     def rate(self) -> Share:
-        """Share of the proposals that differ which were taken."""
+        """Share of changed proposals that were accepted."""
         return Share(acceptance(self._steps).changed.value or 0.0)
 
     def tokens(self) -> int:
@@ -286,8 +286,8 @@ class ChainFacts:
 
     def rhat(self, chain: str = "") -> float:
         """Split R-hat of the rewards, of all chains or of one; infinite if it is undefined."""
-        found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
-        return math.inf if found.rhat is None else found.rhat
+        rhat = agreement([self._rewards[int(chain)]] if chain else self._rewards).rhat
+        return math.inf if rhat is None else rhat
 
     def limit(self, chain: str = "") -> float:
         """The limit of split R-hat, for all chains or for one; infinite if it is undefined."""
@@ -325,7 +325,7 @@ class ChainFacts:
         return fmean(self._base)
 
     def best_says(self) -> str:
-        """What best-of-n answers, from all the model's own samples."""
+        """The answer of best-of-n, from all the model's own samples."""
         return best_of_n(self._pool, self._read).answer or "none"
 
     def best_reward(self) -> float:
@@ -333,7 +333,7 @@ class ChainFacts:
         return max(self._base)
 
     def weighted_says(self) -> str:
-        """What the weighted vote of the model's own samples answers."""
+        """The answer of the weighted vote of the model's own samples."""
         target = Target(self._beta)
         return weighted_majority_vote(self._pool, self._read, target=target).answer or "none"
 
@@ -343,32 +343,32 @@ class ChainFacts:
 
 
 class LabFacts:
-    """Of the Lab's exact worlds, the one that its controls are set to."""
+    """The facts of the exact world that the Lab's controls describe."""
 
     def __init__(self, place: Place) -> None:
-        self._held = dict(place.lab)
-        self._beta = float(self._held.get("beta", 1))
+        self._settings = dict(place.lab)
+        self._beta = float(self._settings.get("beta", 1))
         names = {"lm": "language_model", "reward": "reward"}
-        world = preset(**{names[k]: v for k, v in self._held.items() if k in names})
-        self._world = replace(world, sharpness=float(self._held.get("sharpness", 1)))
+        world = preset(**{names[k]: v for k, v in self._settings.items() if k in names})
+        self._world = replace(world, sharpness=float(self._settings.get("sharpness", 1)))
 
     def _at(self, beta: str) -> AtBeta:
         return at_beta(self._world, float(beta) if beta else self._beta)
 
     def _broken(self, title: str = "") -> Broken:
-        held = self._held.get("mistake", next(iter(MISTAKES)))
-        return broken(self._world, self._beta, {**MISTAKES, **SHARP_MISTAKES}[title or held])
+        mistake = self._settings.get("mistake", next(iter(MISTAKES)))
+        return broken(self._world, self._beta, {**MISTAKES, **SHARP_MISTAKES}[title or mistake])
 
     def _way(self, rule: str, n: str | int) -> Way:
         mass, reward, beta = (
-            float(self._held.get(f"hack-{name}", first))
+            float(self._settings.get(f"hack-{name}", first))
             for name, first in (("mass", 1), ("reward", 3), ("beta", 1))
         )
-        found = exact_outcomes(Example(mass / 100, reward, beta))
-        return next(way for way in found if way.method == rule and way.n == int(n))
+        ways = exact_outcomes(Example(mass / 100, reward, beta))
+        return next(way for way in ways if way.method == rule and way.n == int(n))
 
     def rate(self, beta: str = "") -> Share:
-        """Share of the proposals that the exact chain takes."""
+        """Share of the proposals that the exact chain accepts."""
         return Share(self._at(beta).acceptance)
 
     def distance(self, beta: str = "") -> float:
@@ -380,7 +380,7 @@ class LabFacts:
         return self._at(beta).mean_reward
 
     def patience(self, beta: str = "") -> int:
-        """Steps until the chain is within 1% of the target; 0 if there is no end of it."""
+        """Steps until the chain is within 1% of the target; 0 if it never is."""
         return self._at(beta).steps or 0
 
     def lost(self, mistake: str = "") -> float:
@@ -419,22 +419,22 @@ class LabFacts:
 @cache
 def _compared() -> dict[str, Outcome]:
     comparison = Comparison(run_of("compare"))
-    found = outcomes(comparison, full_cut(comparison))
-    return {str(outcome.method): outcome for outcome in found}
+    by_method = outcomes(comparison, full_cut(comparison))
+    return {str(outcome.method): outcome for outcome in by_method}
 
 
 class CompareFacts:
-    """Of the recorded comparison, what each method makes of the full budget.
+    """The facts of the recorded comparison, at the full budget.
 
     A method is the id of a deciding rule.
     """
 
     def __init__(self, place: Place) -> None:
-        self._found = _compared()
+        self._outcomes = _compared()
 
     def says(self, method: str) -> str:
         """The answer of a method."""
-        return self._found[method].decision.answer or "none"
+        return self._outcomes[method].decision.answer or "none"
 
     def right_answer(self) -> str:
         """The right answer."""
@@ -442,15 +442,15 @@ class CompareFacts:
 
     def draws(self, method: str) -> int:
         """States or samples that a method decided from."""
-        return self._found[method].n
+        return self._outcomes[method].n
 
     def waiting(self, method: str) -> int:
-        """Tokens that had to wait for one another."""
-        return self._found[method].sequential
+        """Tokens that had to be drawn one after another."""
+        return self._outcomes[method].sequential
 
 
 class ResultFacts:
-    """Of a problem set, the share that each method gets right."""
+    """The facts of a problem set: the share that each method gets right."""
 
     def __init__(self, place: Place) -> None:
         self._set = summarise(FOLDER / f"{place.set}.zip")

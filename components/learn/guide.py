@@ -1,6 +1,6 @@
 """The instructor's guide: `docs/workshop.md` on the page, and its table of exercises.
 
-`python -m components.learn.guide` prints the table as the lessons and the core have it.
+`python -m components.learn.guide` prints the table from the lessons and the core.
 """
 
 import re
@@ -17,7 +17,7 @@ TABLE = "| Lesson, stop | What is asked | Answer |\n|---|---|---|\n"
 
 
 def exercises(known: dict[str, Lesson]) -> str:
-    """A table with all that the lessons ask, and what the core says."""
+    """Return a table of the lessons' questions with the core's answers."""
     rows = [
         f"| `?lesson={name}&stop={k}` | {fill_facts(stop.ask.question, stop.ask.then, stop.at)} "
         f"| {_answer(stop, stop.ask)} |\n"
@@ -36,7 +36,7 @@ def _answer(stop: Stop, ask: Ask) -> str:
 
 
 def on_the_page(guide: str) -> str:
-    """The guide where its links of the app work, and those to other files are plain words."""
+    """Return the guide for the page: links into the app work, and other links are plain words."""
     without_title = guide.partition("\n")[2]
     plain = re.sub(r"\[([^]]+)\]\([\w./-]+\)", r"\1", without_title)
     return re.sub(r"`(\?[\w=&-]+)`", r"[\1](\1)", plain)

@@ -59,11 +59,11 @@ HIGHLIGHTS: dict[str, dict[str, str]] = {
         "more": ".qp-view",
     },
     "compare": {"line": ".qc-budget", "cards": ".qc-columns"},
-    # on a phone a section's panel is no box: then its first figure is lit
+    # on a phone a section's panel has no box, so its first figure is highlighted
     "lab": {"section": ".lab-panel, .lab-figure", "controls": "#lab-world"},
     "results": {"figure": "#results-error", "findings": "#results-said"},
 }
-"""What of each page a stop can light, and where that is."""
+"""The parts of each page that a stop can highlight, with their selectors."""
 VEILS = {
     "compare": ".qc-columns, .qc-concluded",
     "lab": ".lab-figure, .lab-told",
@@ -77,13 +77,13 @@ KEYS = {
     "lab": ("lab",),
     "results": ("set",),
 }
-"""What a stop's `at` may say of each page."""
+"""The keys of a stop's `at` for each page."""
 SLOT = re.compile(r"\{(before\.)?(\w+)(?::([^{}]*))?\}")
 Kind = Literal["choice", "number", "spot"]
 
 
 class InvalidLesson(QAlignError, ValueError):
-    """A lesson's file cannot be read: not TOML, a wrong key or value, a fact that is none."""
+    """A lesson's file cannot be read: not TOML, a wrong key or value, or an unknown fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,16 @@ class Ask:
     """A prediction, and how it is checked.
 
     Attributes:
-        question: what is asked.
-        kind: how it is answered.
-        options: of a choice, what each of its values is called.
-        fact: what it is compared with; "" if the options are facts.
+        question: its text.
+        kind: the kind of answer.
+        options: of a choice, the name of each value.
+        fact: the fact that it is compared with; "" if the options are facts.
         moves: what counts is where the fact goes from before to after.
         within: how far off a number or a spot may be.
-        right, wrong: what is said of it.
+        right, wrong: the explanation of a right and of a wrong prediction.
         then: where the page goes once it is made.
-        highlight: what is lit then.
-        veil: whether what tells the outcome is hidden until then.
+        highlight: the part that is highlighted then.
+        veil: whether the parts that show the outcome are hidden until then.
     """
 
     question: str
@@ -118,7 +118,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One stop: what is said, of what, and what is asked."""
+    """One stop: its text, its place on the pages, and its question."""
 
     title: str
     text: str
@@ -144,28 +144,28 @@ class Lesson:
 
 @cache
 def load_lessons(folder: Path = FOLDER) -> dict[str, Lesson]:
-    """All lessons by name, in the order of their files.
+    """Load all lessons by name, in the order of their files.
 
     Raises:
         InvalidLesson: a file is wrong; the message names it, and its line or stop.
     """
-    found = {}
+    by_name = {}
     for path in sorted(folder.glob("*.toml")):
         lesson = read_lesson(path)
-        found[lesson.name] = lesson
-    for lesson in found.values():
+        by_name[lesson.name] = lesson
+    for lesson in by_name.values():
         runs = {f"run={path.stem}" for path in RUNS.glob("*.jsonl")}
         for name in lesson.onward:
-            if name not in {*found, *runs}:
+            if name not in {*by_name, *runs}:
                 raise InvalidLesson(
                     f"lesson {lesson.name!r} continues with {name!r}, which does not exist; "
-                    f"there are {', '.join([*found, *sorted(runs)])}"
+                    f"there are {', '.join([*by_name, *sorted(runs)])}"
                 )
-    return found
+    return by_name
 
 
 def read_lesson(path: Path) -> Lesson:
-    """A lesson from its file, `NUMBER-NAME.toml`.
+    """Read a lesson from its file, `NUMBER-NAME.toml`.
 
     Raises:
         InvalidLesson: the file is wrong; the message names it, and its line or stop.
@@ -175,16 +175,16 @@ def read_lesson(path: Path) -> Lesson:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidLesson(f"{path.name} is not TOML: {error}") from None
     reader = _Reader(path.name, data)
-    given = reader.read(title=str, says=str, minutes=int, end="", learnt=[], onward=[], stop=list)
+    values = reader.read(title=str, says=str, minutes=int, end="", learnt=[], onward=[], stop=list)
     stops: list[Stop] = []
-    for k, stop in enumerate(given.pop("stop"), start=1):
+    for k, stop in enumerate(values.pop("stop"), start=1):
         stops.append(_stop(reader.part(f"stop {k}", stop), stops))
     if not stops:
         raise InvalidLesson(f"{path.name} has no stop; write at least one [[stop]]")
-    given["summary"] = given.pop("says")
-    parts = (reader.part(f"learnt {k}", each) for k, each in enumerate(given.pop("learnt"), 1))
+    values["summary"] = values.pop("says")
+    parts = (reader.part(f"learnt {k}", each) for k, each in enumerate(values.pop("learnt"), 1))
     return Lesson(
-        **given | {"onward": tuple(map(str, given["onward"]))},
+        **values | {"onward": tuple(map(str, values["onward"]))},
         name=re.sub(r"^\d+-", "", path.stem),
         stops=tuple(stops),
         learnt=tuple(_learnt(part, stops[-1]) for part in parts),
@@ -192,7 +192,7 @@ def read_lesson(path: Path) -> Lesson:
 
 
 class _Reader:
-    """A table of a lesson's file; what is wrong with it is said with its place."""
+    """A table of a lesson's file; each error names its place."""
 
     def __init__(self, where: str, data: dict[str, Any]) -> None:
         self.where = where
@@ -202,7 +202,7 @@ class _Reader:
         return InvalidLesson(f"{self.where}: {what}")
 
     def read(self, **expected: Any) -> dict[str, Any]:
-        """All values, and no others: each of a type, or else of that of its default."""
+        """Return all values, and refuse others; each has its type or its default."""
         self.only(*expected)
         return {name: self.take(name, each) for name, each in expected.items()}
 
@@ -243,27 +243,27 @@ _KINDS = {
 
 
 def _stop(reader: _Reader, before: list[Stop]) -> Stop:
-    given = reader.read(title=str, text=str, at={}, lit=str, notes="", ask={})
+    values = reader.read(title=str, text=str, at={}, lit=str, notes="", ask={})
     at = end_of(before[-1]) if before else Place("watch")
-    if given["at"]:
-        at = _place(reader.part("at", given["at"]), at)
+    if values["at"]:
+        at = _place(reader.part("at", values["at"]), at)
     reader.one_of("lit", HIGHLIGHTS[at.page])
-    asked = "ask" in reader.data
-    ask = _ask(reader.part("ask", given["ask"]), at, given["lit"]) if asked else None
-    for text in (given["text"], given["notes"]):
+    has_ask = "ask" in reader.data
+    ask = _ask(reader.part("ask", values["ask"]), at, values["lit"]) if has_ask else None
+    for text in (values["text"], values["notes"]):
         _check_slots(reader, text, at)
-    highlight = given.pop("lit")
-    return Stop(**given | {"at": at, "ask": ask, "highlight": highlight})
+    highlight = values.pop("lit")
+    return Stop(**values | {"at": at, "ask": ask, "highlight": highlight})
 
 
 def _learnt(reader: _Reader, last: Stop) -> tuple[str, str]:
-    given = reader.read(question=str, text=str)
-    _check_slots(reader, given["text"], end_of(last))
-    return given["question"], given["text"]
+    values = reader.read(question=str, text=str)
+    _check_slots(reader, values["text"], end_of(last))
+    return values["question"], values["text"]
 
 
 def end_of(stop: Stop) -> Place:
-    """Where a stop leaves the page."""
+    """Return the place at which a stop leaves the page."""
     return stop.ask.then if stop.ask else stop.at
 
 
@@ -285,30 +285,32 @@ def _place(reader: _Reader, last: Place) -> Place:
     return place
 
 
-def _ask(reader: _Reader, at: Place, lit: str) -> Ask:
-    given = reader.read(
+def _ask(reader: _Reader, at: Place, default: str) -> Ask:
+    values = reader.read(
         question=str, options={}, spot=False, fact="", moves="", largest=False, right=str,
         wrong=str, within=0.0 if reader.data.get("options") else float, then={}, lit="", veil=False,
     )  # fmt: skip
-    then = _place(reader.part("then", given["then"]), at) if given["then"] else at
-    options = {k: str(v) for k, v in given["options"].items()}
-    kind: Kind = "choice" if options else "spot" if given["spot"] else "number"
-    judged = [name for name in ("fact", "moves", "largest") if name in reader.data]
-    if len(judged) != 1:
+    then = _place(reader.part("then", values["then"]), at) if values["then"] else at
+    options = {k: str(v) for k, v in values["options"].items()}
+    kind: Kind = "choice" if options else "spot" if values["spot"] else "number"
+    judges = [name for name in ("fact", "moves", "largest") if name in reader.data]
+    if len(judges) != 1:
         raise reader.wrong("expected one of fact, moves and largest")
-    fact = given["fact"] or given["moves"]
+    fact = values["fact"] or values["moves"]
     for name in [fact] if fact else options:
         _check_fact(reader, name, then)
-    if judged != ["fact"] and kind != "choice":
-        raise reader.wrong(f"{judged[0]!r} needs options")
-    for text in (given["right"], given["wrong"]):
+    if judges != ["fact"] and kind != "choice":
+        raise reader.wrong(f"{judges[0]!r} needs options")
+    for text in (values["right"], values["wrong"]):
         _check_slots(reader, text, then)
-    within = 0.0 if options else float(given["within"])
-    lit = reader.one_of("lit", HIGHLIGHTS[then.page], lit if then.page == at.page else str)
-    found = {"kind": kind, "options": options, "fact": fact, "moves": bool(given["moves"])}
-    found |= {"within": within, "then": then, "highlight": lit}
-    kept = {name: given[name] for name in ("question", "right", "wrong", "veil")}
-    return Ask(**kept, **found)
+    within = 0.0 if options else float(values["within"])
+    highlight = reader.one_of(
+        "lit", HIGHLIGHTS[then.page], default if then.page == at.page else str
+    )
+    checked = {"kind": kind, "options": options, "fact": fact, "moves": bool(values["moves"])}
+    checked |= {"within": within, "then": then, "highlight": highlight}
+    kept = {name: values[name] for name in ("question", "right", "wrong", "veil")}
+    return Ask(**kept, **checked)
 
 
 def _check_slots(reader: _Reader, text: str, place: Place) -> None:

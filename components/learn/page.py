@@ -1,7 +1,7 @@
 """The panel of lessons beside the pages, and the page that lists them.
 
-A lesson goes to the browser without what its predictions are checked by; what is predicted comes
-back, and the core's own number decides.
+A lesson is sent to the browser without its answers. Predictions are sent back, and the core's own
+number decides.
 """
 
 from dataclasses import asdict
@@ -30,7 +30,7 @@ LIST = "window.QAlignLearn.list(element.querySelector('.learn-list'));"
 
 
 def fill_facts(text: str, place: Place, before: Place) -> str:
-    """A lesson's text with the core's numbers for its braces."""
+    """Replace the braces of a lesson's text by the core's numbers."""
     return SLOT.sub(
         lambda slot: format_value(
             value_of(slot[2] + (f":{slot[3]}" if slot[3] else ""), before if slot[1] else place)
@@ -40,10 +40,10 @@ def fill_facts(text: str, place: Place, before: Place) -> str:
 
 
 def _place(place: Place) -> dict[str, Any]:
-    told = asdict(place)
-    query = {f"lab-{name}": value for name, value in told.pop("lab")}
-    chosen = {"set": told.pop("set")}
-    return {**told, "query": urlencode(chosen if place.page == "results" else query)}
+    payload = asdict(place)
+    query = {f"lab-{name}": value for name, value in payload.pop("lab")}
+    chosen = {"set": payload.pop("set")}
+    return {**payload, "query": urlencode(chosen if place.page == "results" else query)}
 
 
 def _question(ask: Ask, stop: Stop) -> dict[str, Any]:
@@ -60,18 +60,18 @@ def _question(ask: Ask, stop: Stop) -> dict[str, Any]:
 
 
 def _stop(stop: Stop) -> dict[str, Any]:
-    told = {
+    message = {
         "title": stop.title,
         "text": fill_facts(stop.text, stop.at, stop.at),
         "notes": fill_facts(stop.notes, stop.at, stop.at),
         "at": _place(stop.at),
         "highlight": HIGHLIGHTS[stop.at.page][stop.highlight],
     }
-    return told | ({"ask": _question(stop.ask, stop)} if stop.ask else {})
+    return message | ({"ask": _question(stop.ask, stop)} if stop.ask else {})
 
 
 def lesson_message(lesson: Lesson) -> dict[str, Any]:
-    """A lesson as the browser gets it."""
+    """Return a lesson as sent to the browser, without its answers."""
     end = end_of(lesson.stops[-1])
     runs = {stop.at.run for stop in lesson.stops if stop.at.page == "watch"}
     return {
@@ -86,20 +86,20 @@ def lesson_message(lesson: Lesson) -> dict[str, Any]:
     }
 
 
-def check_prediction(stop: Stop, said: str) -> dict[str, Any]:
-    """What comes of a prediction, by the core's own number.
+def check_prediction(stop: Stop, prediction: str) -> dict[str, Any]:
+    """Return the outcome of a prediction, by the core's own number.
 
     Args:
         stop: one with a question.
-        said: the value of an option, or a number; "" if nothing was predicted.
+        prediction: the value of an option, or a number; "" for none.
 
     Raises:
-        ValueError: what was said is no answer to this question.
+        ValueError: the prediction is not an answer to this question.
     """
     ask = stop.ask
     if ask is None:
         raise ValueError(f"the stop “{stop.title}” has no question")
-    value, right = _outcome(ask, stop.at, said)
+    value, right = _outcome(ask, stop.at, prediction)
     text = ask.right if right else ask.wrong
     return {
         "right": right,
@@ -110,15 +110,15 @@ def check_prediction(stop: Stop, said: str) -> dict[str, Any]:
     }
 
 
-def _outcome(ask: Ask, at: Place, said: str) -> tuple[str, bool | None]:
-    """The value that is right, and whether that was said; None if nothing was."""
+def _outcome(ask: Ask, at: Place, prediction: str) -> tuple[str, bool | None]:
+    """Return the right value, and whether the prediction is right; None if there is none."""
     if ask.kind == "choice":
-        value = _chosen(ask, at)
-        if said and said not in ask.options:
-            raise ValueError(f"{said[:40]!r} is not one of the options")
-        return value, said == value if said else None
-    off = abs(float(said) - number_of(ask)) if said else 0
-    return format_value(value_of(ask.fact, ask.then)), off <= ask.within if said else None
+        value = _right_option(ask, at)
+        if prediction and prediction not in ask.options:
+            raise ValueError(f"{prediction[:40]!r} is not one of the options")
+        return value, prediction == value if prediction else None
+    off = abs(float(prediction) - number_of(ask)) if prediction else 0
+    return format_value(value_of(ask.fact, ask.then)), off <= ask.within if prediction else None
 
 
 def number_of(ask: Ask) -> float:
@@ -128,8 +128,8 @@ def number_of(ask: Ask) -> float:
     return 100 * number if isinstance(number, Share) else number
 
 
-def _chosen(ask: Ask, at: Place) -> str:
-    """The option that is right."""
+def _right_option(ask: Ask, at: Place) -> str:
+    """Return the right option."""
     if not ask.fact:  # the options are facts
         return max(ask.options, key=lambda name: float(value_of(name, ask.then)))
     now = value_of(ask.fact, ask.then)
@@ -142,7 +142,7 @@ def _chosen(ask: Ask, at: Place) -> str:
 
 
 def list_lessons() -> list[dict[str, Any]]:
-    """What a list of the lessons shows of each.
+    """Return the entries of the list of lessons.
 
     Raises:
         InvalidLesson: a file in `assets/lessons` is wrong.
@@ -168,15 +168,15 @@ def build_panel(*, first: bool) -> gr.HTML:
     def lesson(name: str) -> dict[str, Any]:
         return lesson_message(known[str(name)])
 
-    def check(sent: dict[str, Any]) -> dict[str, Any]:
-        stops = known[str(sent["lesson"])].stops
+    def check(request: dict[str, Any]) -> dict[str, Any]:
+        stops = known[str(request["lesson"])].stops
         return check_prediction(
-            stops[int(sent["stop"]) % len(stops)], str(sent["prediction"])[:100]
+            stops[int(request["stop"]) % len(stops)], str(request["prediction"])[:100]
         )
 
     def run(name: str) -> str:
-        shown = {stop.at.run for each in known.values() for stop in each.stops}
-        if name not in shown:  # the browser's word: only what a lesson shows is read
+        names = {stop.at.run for each in known.values() for stop in each.stops}
+        if name not in names:  # the name is untrusted: only runs of lessons are read
             raise ValueError(f"no lesson shows a run {str(name)[:40]!r}")
         return (RUNS / f"{name}.jsonl").read_text(encoding="utf-8")
 
