@@ -1,4 +1,4 @@
-"""What the engine is measured against, and the models that all are measured on.
+"""The baselines of the engine, and the models that all are measured on.
 
 Nothing here imports this project: the published chain runs the same code in its own environment.
 """

@@ -219,7 +219,7 @@ async def press(seconds: float, slower: int) -> None:
 
 
 def weigh() -> None:
-    """What travels once: bytes as they are and as they are sent."""
+    """Measure the files that are sent once: bytes before and after compression."""
     assets = ROOT / "assets"
     parts = {
         "worker": bundle(assets / "web" / "engine" / "worker.js").encode(),

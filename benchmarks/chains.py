@@ -43,7 +43,7 @@ ROWS = {8: (1, 8, 16), 16: (16, 32), 64: (64,), 256: (256,)}
 
 @dataclass
 class Measured:
-    """What a system did in some seconds (`baselines.seconds`): chain steps and new tokens."""
+    """A system's work in some seconds (`baselines.seconds`): chain steps and new tokens."""
 
     steps: int = 0
     tokens: int = 0

@@ -67,7 +67,7 @@ class Search:
         return dict(vote.shares).get(self.problem.answer, 0.0)
 
     async def passes(self, seed: int, share: float) -> str | None:
-        """What to print of a seed that passes all rules; None for another."""
+        """Return the line to print for a seed that passes all rules, or None."""
         steps: list[Step] = []
         walk = run_chain(self.lm, self.rm, self.problem.prompt, target=self.target,
                          steps=self.steps, seed=seed)  # fmt: skip
@@ -122,7 +122,7 @@ class Search:
 
 
 def is_worse(state: ScoredResponse, proposal: ScoredResponse) -> bool:
-    """Whether a rewrite has another answer, a lower reward and another length."""
+    """True if a rewrite has a different answer, a lower reward and a different length."""
     answer = read(proposal.response.text)
     return (
         answer not in (None, read(state.response.text))

@@ -68,7 +68,7 @@ def cut(shipped: Record, redrawn: Record) -> Record:
 
 
 def begins_with(shipped: Record, redrawn: Record) -> bool:
-    """Whether the shipped record begins with the draws of the other one."""
+    """True if the shipped record begins with the draws of the other one."""
     names = ("pool_cost", "chain_cost", "chain_accepted", "pool_reward", "chain_reward")
     return all(
         np.allclose(getattr(shipped, name)[: len(new)], new, rtol=0, atol=1e-3)

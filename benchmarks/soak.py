@@ -1,4 +1,4 @@
-"""A public server's bad ten minutes: memory, log, and whether anybody loses a run.
+"""A public server's bad ten minutes: memory, log, and whether a visitor loses a run.
 
     python -m benchmarks.soak [--minutes 10]
 

@@ -39,7 +39,7 @@ STEP = '{"type":"step"'
 
 @dataclass
 class User:
-    """What one user saw: seconds from the first click to the first step, and steps."""
+    """One user's measurements: seconds from the first click to the first step, and steps."""
 
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     clicked: float = 0.0
@@ -55,7 +55,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a browser learns of the page: its events, and the settings as they stand, by widget."""
+    """The page as a browser loads it: its events, and the current settings by widget."""
 
     load: list[int]
     run: int

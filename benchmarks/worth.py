@@ -1,4 +1,4 @@
-"""Where a chain wins: the map of the Lab's section, simulated.
+"""Simulates the map of the Lab's section on where a chain wins.
 
 Run: python -m benchmarks.worth     (writes assets/results/worth.json; 3 minutes on one core)
 

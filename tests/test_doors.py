@@ -157,7 +157,7 @@ def tried(form, runs, name, value):
     return str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "value", "said"), WRONG)
+@pytest.mark.parametrize(("name", "value", "sentence"), WRONG)
 def test_every_door_refuses_the_same_values_with_one_sentence(
     name, value, sentence, form, toy_app, capsys
 ):
@@ -185,7 +185,7 @@ def test_every_door_refuses_the_same_values_with_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"), [each for each in WRONG if each[0] not in ("matched", "burn_in")]
+    ("name", "value", "sentence"), [each for each in WRONG if each[0] not in ("matched", "burn_in")]
 )
 def test_the_command_line_refuses_them_too_but_for_a_servers_caps(name, value, sentence, capsys):
     metadata = METADATA[name]

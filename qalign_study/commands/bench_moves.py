@@ -35,7 +35,7 @@ LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign bench-moves`."""
+    """Declare the options of `qalign bench-moves`."""
     parser.usage = f"{parser.usage} MOVE ..."
     parser.add_argument(
         "moves",

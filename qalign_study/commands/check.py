@@ -17,7 +17,7 @@ PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign check`."""
+    """Declare the options of `qalign check`."""
     others = [name for name in Run.kinds() if name not in OF_MODELS]
     shared.run_options(parser, leave_out=others, prompt=PROMPT)
     shared.model_options(parser)

@@ -17,7 +17,7 @@ from qalign_study.sheet.text import format_columns
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign compare`."""
+    """Declare the options of `qalign compare`."""
     budgets = ("flops", "samples")
     parser.add_argument(
         "--match",

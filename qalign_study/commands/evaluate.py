@@ -25,7 +25,7 @@ BUDGET = COMMAND_DEFAULTS["evaluate"]["pool"]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign evaluate`."""
+    """Declare the options of `qalign evaluate`."""
     shared.set_options(parser)
     parser.add_argument(
         "--preset", choices=PRESETS, help="rows, prompts and settings of the paper or of its code"

@@ -19,7 +19,7 @@ from qalign_study.sheet.folder import folder_page
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign export`."""
+    """Declare the options of `qalign export`."""
     parser.usage = f"{parser.usage} PATH"
     parser.add_argument(
         "path",

@@ -14,7 +14,7 @@ from qalign_core.registry import entries, is_address
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign fetch`."""
+    """Declare the options of `qalign fetch`."""
     parser.usage = f"{parser.usage} MODEL ..."
     what = "registry id or hub id (owner/name or owner/name@revision)"
     parser.add_argument("models", nargs="+", metavar="MODEL", help=what)

@@ -38,7 +38,7 @@ class GradedText:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign grade`."""
+    """Declare the options of `qalign grade`."""
     parser.usage = f"{parser.usage} FILE"
     parser.add_argument(
         "file",

@@ -22,9 +22,9 @@ from qalign_study.sheet.text import format_columns
 from qalign_study.train.trainer import Recipe
 
 SHARE = 0.3
-"""Of the peak that a GPU reaches on a batch of many responses; an assumption."""
+"""The share of its peak that a GPU reaches on a batch of many responses; an assumption."""
 BANDWIDTH_SHARE = 0.6
-"""Of the bandwidth that reading the weights reaches, a time for every token of a chain."""
+"""The share of the bandwidth reached when the weights are read, once per token of a chain."""
 _BYTES_A_PARAMETER = 2  # bf16
 _BYTES_A_TOKEN, _BYTES_A_LINE = 16, 250  # of a trace, as shipped ones have them
 
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def flops(self) -> Mapping[str, int]:
-        """Of the chains, of the samples, and of reading every prompt once."""
+        """Count the FLOPs of the chains, of the samples, and of reading every prompt once."""
         meter = CostModel(self.lm_parameters, self.rm_parameters)
         read = round(self.problems * self.prompt)
         prompts = meter.prompt_price(read, read if self.reads_on else 0)

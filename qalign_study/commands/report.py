@@ -29,7 +29,7 @@ from qalign_study.sheet.words import curve_name, in_a_sentence, target_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign report`."""
+    """Declare the options of `qalign report`."""
     parser.usage = f"{parser.usage} [PATH ...]"
     parser.add_argument(
         "paths",

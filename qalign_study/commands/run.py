@@ -25,7 +25,7 @@ from qalign_study.sheet.words import describe_mixing
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign run`."""
+    """Declare the options of `qalign run`."""
     parser.add_argument(
         "--prompts",
         metavar="SET",
@@ -115,7 +115,7 @@ def _row(step: Step, extract: AnswerExtractor | None) -> str:
 
 
 def _ratio(step: Step) -> str:
-    """What the move adds: old over new length, or of another move the factor itself."""
+    """Format the move's correction: old over new length, or another move's factor itself."""
     old, new = len(step.current.response), len(step.proposal.response)
     correction = step.log_correction
     if correction is None or abs(correction - math.log(old / new)) < 1e-9:
@@ -124,7 +124,7 @@ def _ratio(step: Step) -> str:
 
 
 def _summarize(problem: Problem, trace: Trace) -> str:
-    """What the chains came to, in words."""
+    """Describe the result of the chains in words."""
     answer, rate = answer_of(problem, trace), acceptance(trace.steps).overall.value
     summary = "" if rate is None else f"\nacceptance {rate:.0%} of all proposals"
     if answer.accepted is not None:

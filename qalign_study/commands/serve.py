@@ -23,7 +23,7 @@ USUAL = {"QALIGN_MAX_PROMPT": "100000", "QALIGN_MAX_TOKENS": "4096"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign serve`."""
+    """Declare the options of `qalign serve`."""
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
     )

@@ -34,14 +34,14 @@ OF_EACH = {
 
 
 def out_option(parser: argparse._ActionsContainer) -> None:
-    """Where draws go."""
+    """Declare the option for where draws are written."""
     parser.add_argument(
         "--out", type=Path, help="output file, or folder for a set; the same command continues it"
     )
 
 
 def html_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Where a page goes."""
+    """Declare the option for where a page is written."""
     help_html = "write a page that works offline"
     parser.add_argument("--html", type=Path, metavar="FILE", required=required, help=help_html)
 
@@ -133,7 +133,7 @@ def run_options(
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """What of a run's settings the options say."""
+    """Return the settings of a run that the options give."""
     values = {name: getattr(options, name, None) for name in Run.kinds()}
     settings = {name: value for name, value in values.items() if value is not None}
     if is_file_name(settings.get("extractor", "")):

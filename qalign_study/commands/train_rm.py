@@ -31,7 +31,7 @@ _PAIRS = {
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign train-rm`."""
+    """Declare the options of `qalign train-rm`."""
     shared.set_options(parser)
     shared.many_options(parser, 64)
     pool = Run().pool

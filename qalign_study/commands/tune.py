@@ -24,7 +24,7 @@ _OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of `qalign tune`."""
+    """Declare the options of `qalign tune`."""
     parser.description = (
         f"{parser.description}\n\n"
         "The first quarter of each chain is left out; evaluate counts every state."

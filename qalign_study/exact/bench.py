@@ -1,4 +1,4 @@
-"""What a move does in exact worlds: does it keep balance, and how fast does it reach its target.
+"""Checks a move in exact worlds: its balance, and how fast it reaches its target.
 
 Three worlds show what decides: how much the text behind a block depends on the block. The fourth
 has texts of every length from 1 to 10.
@@ -114,7 +114,7 @@ class InWorld:
 
     @property
     def is_exact(self) -> bool:
-        """Whether balance holds."""
+        """True if balance holds."""
         return self.residual <= EXACT
 
 

@@ -28,7 +28,7 @@ MAX_LENGTH = 1024
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is known about a move.
+    """The findings about a move.
 
     Attributes:
         worlds: the move in each exact world.

@@ -114,7 +114,7 @@ def shares(path: Array, n_states: int) -> Array:
 
 
 def noise_floor(target: Array, n: int) -> float:
-    """What chance alone shows: the expected total variation of n draws of the target from it.
+    """Return the expected total variation between the target and n draws from it.
 
     It is half the sum of the mean absolute deviations of Binomial(n, pi_b) / n, and de Moivre's
     formula gives each exactly: E|X - np| = 2 v (1-p)^(n-v+1) p^v C(n, v), v = floor(np) + 1.

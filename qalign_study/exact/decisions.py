@@ -33,7 +33,7 @@ MOST_DECISIONS = 24
 SHARED = -1
 """The number of the one wrong answer that solutions may share; a right answer is 0."""
 CERTAINTY = 6
-"""Of the Beta law of the chances: the smaller, the more decisions differ."""
+"""The concentration of the Beta law of the chances: the smaller, the more decisions differ."""
 _ERRORS = 1 << 16
 """Different errors of solutions; which one a solution has follows from all of its choices."""
 
@@ -105,7 +105,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exploration:
-    """What the methods make of a situation, at the compute of n samples each.
+    """The results of all methods in a situation, at the compute of n samples each.
 
     Attributes:
         ns: the budgets, in samples.
@@ -134,7 +134,7 @@ class Exploration:
 
 
 def move_cost(decisions: int) -> float:
-    """What a proposal costs on average, in samples: the decisions that it draws again."""
+    """Return the mean cost of a proposal in samples: the decisions that it redraws."""
     return (decisions + 1) / (2 * decisions)
 
 
@@ -202,7 +202,7 @@ def walk(problems: Problems, beta: float, steps: int, seed: int) -> tuple[Array,
     every, decision = np.arange(n_problems), np.arange(n_decisions)[:, None]
 
     def summed(t: int, of: Array) -> Array:
-        """What the first 0..T-1 decisions of a draw are worth, shape [T, problems]."""
+        """Return the worth of the first 0..T-1 decisions of a draw, shape [T, problems]."""
         worth = problems.worth[decision, choice[t][:, of], of]
         return np.asarray(worth.cumsum(axis=0) - worth)
 

@@ -66,7 +66,7 @@ class Exercised:
         return self._on_opcode
 
     def missing(self) -> list[str]:
-        """What never ran, the longest expression of each line."""
+        """Return the parts that never ran, the longest expression of each line."""
         spans = {span for unseen in self._unseen.values() for span in unseen.values()}
         inside = {span for span in spans for other in spans if span != other and _in(span, other)}
         lines = dict[tuple[str, int], str]()

@@ -64,7 +64,7 @@ class Rule:
 
     @property
     def factors(self) -> bool:
-        """Whether a flow is the product of the factors of `Flow`."""
+        """True if a flow is the product of the factors of `Flow`."""
         return self.counted == "all" and self.move is None
 
 

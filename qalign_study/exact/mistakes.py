@@ -159,7 +159,7 @@ SHARP_MISTAKES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Broken:
-    """Where a wrong rule ends.
+    """The limit of a wrong rule.
 
     Attributes:
         chain: the wrong chain; its `target` is the right one.
@@ -178,7 +178,7 @@ class Broken:
 
 @lru_cache(maxsize=64)
 def broken(world: World, beta: float, rule: Rule) -> Broken:
-    """Where a rule leads in a world; the right rule is allowed, and has distance 0."""
+    """Compute a rule's limit in a world; the right rule is allowed, and has distance 0."""
     chain = world.chain(beta, rule)
     limit = chain.limit()
     lengths = [float(len(y)) for y in chain.states]

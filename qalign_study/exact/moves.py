@@ -175,7 +175,7 @@ def finish(coroutine: Coroutine[Any, Any, MoveResult]) -> MoveResult:
 
 
 def _facts(outcome: MoveResult | None) -> tuple[Any, ...]:
-    """What two calls with the same choices must have in common."""
+    """Return the facts in which two calls with the same choices must agree."""
     if isinstance(outcome, Proposal):
         return outcome.response.tokens, outcome.kept, outcome.kept_again, _total(outcome)
     return (outcome,)

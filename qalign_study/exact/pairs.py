@@ -218,7 +218,7 @@ class Pairs:
 
     @property
     def is_exact(self) -> bool:
-        """Whether balance holds."""
+        """True if balance holds."""
         return self.difference <= TOLERANCE
 
 

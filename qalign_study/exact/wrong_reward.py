@@ -111,7 +111,7 @@ def answer_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule answers from n samples (of the LM, or states of one chain).
+    """A rule's answers from n samples (of the LM, or states of one chain).
 
     Attributes:
         method: its id.

@@ -53,13 +53,13 @@ def engine_header(header: TraceHeader) -> str:
 
 
 POLICY = "script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:"
-"""What a page that draws may do beyond showing its styles."""
+"""The permissions of a page that draws, beyond those for its styles."""
 _SETS = ("in_distribution", "shifted", "inventory")
 _PROBLEMS = 12  # of each set
 
 
 def embedded_data(header: TraceHeader) -> str:
-    """What a page that draws carries, as elements: the engine, its models and some problems.
+    """Return the elements of a page that draws: the engine, its models and some problems.
 
     Raises:
         InvalidSetting: a browser cannot draw this run.

@@ -74,7 +74,7 @@ def head(title: str, style: str, policy: str) -> str:
 def page_around(
     header: TraceHeader, *, title: str = "", caption: str = "", live: bool = False
 ) -> tuple[str, str]:
-    """What stands before and behind the lines of a trace (`as_data`) in a page that plays it.
+    """Return the text before and after a trace's lines (`as_data`) in a page that plays it.
 
     Args:
         header: of the trace.

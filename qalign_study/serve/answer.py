@@ -16,7 +16,7 @@ from qalign_study.serve.request_schema import ChatRequest
 from qalign_study.sheet.words import describe_mixing
 
 Draw = Callable[[Run], AsyncIterator[str]]
-"""What draws a run: lines of its trace as they come, or nothing new."""
+"""Draws a run and yields lines of its trace as they come, or "" for nothing new."""
 MAX_PROGRESS_LINES = 64
 """Lines of progress in an answer, at most."""
 
@@ -65,7 +65,7 @@ class Choice:
 
     @property
     def draws(self) -> list[ScoredResponse]:
-        """What the rule decides from, so far."""
+        """The draws that the rule decides from, so far."""
         if self._of_pool:
             return self._reader.pool
         steps = self._reader.steps

@@ -1,4 +1,4 @@
-"""What is refused before anybody reads it: hosts, pages, too many requests, too large ones."""
+"""Refuses requests before they are read: foreign hosts and pages, too many or too large ones."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ POLICY = (
     "connect-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
     "form-action 'none'"
 )
-"""Of pages without a policy of their own: Gradio runs the page's handlers by `eval`."""
+"""The policy of pages without their own: Gradio runs the page's handlers by `eval`."""
 MAX_PATH = 255
 """Bytes of an address's path: no file has a longer name, and no file system takes one."""
 MOST = (
@@ -48,7 +48,7 @@ log = logging.getLogger("qalign.door")
 class Bodies:
     """Receives bodies. Where they become too many, the one that has taken longest gives way.
 
-    A body of somebody who behaves is there within milliseconds, so it is never that one.
+    The body of a well-behaved client arrives within milliseconds, so it is never that one.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class Guard:
             self._open += Counter()  # forgets who has left
 
     def _counts(self, scope: Scope) -> bool:
-        """Whether a request takes one of the places of its address."""
+        """True if a request counts toward the limit of its address."""
         return True
 
     async def _get(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,7 +207,7 @@ class Guard:
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """What gives a body that has arrived, and then what comes behind it."""
+    """Return a `receive` that gives a body that has arrived, and then the messages after it."""
     sent: list[bytes] = [body]
 
     async def again() -> Message:
@@ -220,7 +220,7 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _preflight(headers: Headers) -> Response:
-    """What a browser asks before a page's request; `Guard` says whether the page may read it."""
+    """Answer a browser's preflight request; `Guard` decides whether the page may read the reply."""
     requested = headers.get("access-control-request-headers", "")
     allowed = {"Methods": "GET, POST, DELETE", "Headers": requested}
     return Response(
@@ -230,7 +230,7 @@ def _preflight(headers: Headers) -> Response:
 
 
 def is_local(address: str) -> bool:
-    """Whether an address is this machine's own."""
+    """True if an address is this machine's own."""
     try:
         return ip_address(address).is_loopback
     except ValueError:  # no address: a socket of this machine

@@ -18,7 +18,7 @@ from qalign_core.validation import short_repr
 from qalign_study.serve.refusal import HTTPRefusal
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts that are always ours, and those where nobody beyond this machine is heard."""
+"""Hosts that are always accepted, and those on which only this machine can connect."""
 SPACES = "https://huggingface.co"
 """The origin whose pages show a Space in a frame."""
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,}\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
@@ -44,7 +44,7 @@ class OriginPolicy:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "OriginPolicy":
-        """What `QALIGN_HOSTS`, `QALIGN_ORIGINS`, `SPACE_HOST` and `GRADIO_SERVER_NAME` name.
+        """Read `QALIGN_HOSTS`, `QALIGN_ORIGINS`, `SPACE_HOST` and `GRADIO_SERVER_NAME`.
 
         Raises:
             QAlignError: one of the first two holds something else than hosts or origins.
@@ -123,7 +123,7 @@ class OriginPolicy:
 
     @property
     def frames(self) -> str:
-        """Who may show the app in a frame, as a policy says it."""
+        """The sites that may show the app in a frame, in the syntax of a policy."""
         return " ".join(["'self'", *sorted(self.origins)])
 
 

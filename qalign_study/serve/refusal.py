@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 _UNHEARD = (400, 403, 408, 421)
-"""What is answered although a body may still come: the connection is closed."""
+"""Statuses that may be sent before the whole body has arrived: the connection is then closed."""
 
 
 class HTTPRefusal(Exception):

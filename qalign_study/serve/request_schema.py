@@ -87,7 +87,7 @@ class ChatRequest:
 def parse_request(
     body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: Limits
 ) -> ChatRequest:
-    """Read a request: anybody's word.
+    """Parse an untrusted request.
 
     Args:
         body: its JSON.

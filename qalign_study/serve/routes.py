@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass
 class ChatAPI:
-    """What a server answers with.
+    """The chat completions endpoint.
 
     Attributes:
         lms: names of the language models.
@@ -166,7 +166,7 @@ class ChatAPI:
 
 @dataclass
 class _Answer:
-    """What all parts of an answer have in common."""
+    """The fields that all parts of an answer share."""
 
     chat: ChatRequest
     choices: list[Choice]
@@ -175,7 +175,7 @@ class _Answer:
 
     @property
     def header(self) -> TraceHeader:
-        """What all choices share: that of the first that has begun."""
+        """The header that all choices share: that of the first that has begun."""
         return next(choice.header for choice in self.choices if choice.header is not None)
 
     def part(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def _event(data: dict[str, Any]) -> str:
 
 
 _KEPT = (asyncio.CancelledError, KeyboardInterrupt)
-"""What keeps its meaning; whatever else ends an answer, its client hears of it."""
+"""Exceptions that pass unchanged; the client is told of any other that ends an answer."""
 
 
 def _to_refusal(error: BaseException) -> HTTPRefusal:
@@ -283,7 +283,7 @@ _STATUS: dict[type[QAlignError], int] = {
 
 
 async def _stop_if_left(request: Request, work: Awaitable[T]) -> T:
-    """What `work` returns; a client that leaves before cancels it.
+    """Return the result of `work`, which is canceled if the client leaves first.
 
     Raises:
         HTTPRefusal: the client has left.

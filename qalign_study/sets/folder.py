@@ -37,7 +37,7 @@ from qalign_study.sets.problem_sets import Problem, load_problems, problem_line
 HEADER, PROBLEMS = "set.json", "problems.jsonl"
 """The files of the folder with what was asked for, and with the problem set."""
 VERSION = 3
-"""Of the settings in a folder and of packed results."""
+"""The version of the settings in a folder and of packed results."""
 WAIT = 1.0
 """Seconds after which a problem that another process has in work is looked at again."""
 
@@ -110,7 +110,7 @@ async def run_set(
     _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
     elsewhere: set[int] = set()  # by another process, when last looked at
-    to_dict = progress or (lambda n_new, n_done, n_elsewhere: None)
+    report = progress or (lambda n_new, n_done, n_elsewhere: None)
 
     async def work(places: Iterator[int]) -> None:
         for place in places:
@@ -119,27 +119,27 @@ async def run_set(
                     elsewhere.add(place)
                     continue
                 known = file.known
-                to_dict(
+                report(
                     len(known.steps) + len(known.pool), len(problems) - len(left), len(elsewhere)
                 )
                 recording = record(lm, rm, runs[place], known=known)
                 async with aclosing(recording) as lines:  # type: ignore[type-var]
                     async for item in lines:
                         file.write(item.line)
-                        to_dict(item.draw is not None, len(problems) - len(left), len(elsewhere))
+                        report(item.draw is not None, len(problems) - len(left), len(elsewhere))
             del left[place]
 
     while left:
         elsewhere.clear()
         places = iter(tuple(left))
         await gather(*(work(places) for _ in range(min(at_once, len(left)))))
-        to_dict(0, len(problems) - len(left), len(elsewhere))
+        report(0, len(problems) - len(left), len(elsewhere))
         if left:
             await asyncio.sleep(WAIT)
 
 
 def read_set(folder: Path, *, code: bool = False) -> tuple[SetHeader, tuple[Problem, ...]]:
-    """What was asked for in a folder, and the problems.
+    """Read a folder's settings and its problems.
 
     Args:
         folder: of a run.
@@ -218,7 +218,7 @@ def digest_of(problems: Sequence[Problem]) -> str:
 
 
 def header_json(header: SetHeader) -> str:
-    """What was run over a set, as JSON text."""
+    """Return the settings of a set's runs as JSON text."""
     return json.dumps({"version": VERSION, **to_dict(header)}, indent=1, ensure_ascii=False)
 
 

@@ -101,7 +101,7 @@ class WritingTask:
         return {"constraints": {"use": self.use, "end": self.end, "sentences": self.sentences}}
 
     def followed(self, text: str) -> bool:
-        """Whether a text meets all three constraints."""
+        """True if a text meets all three constraints."""
         return met_constraints(self, text) == 3
 
 
@@ -120,7 +120,7 @@ _COUNTED = re.compile(r"\{a\} (\w+)")
 
 
 class HasKey(Protocol):
-    """What has a key that decides its split."""
+    """A task with a key that decides its split."""
 
     @property
     def key(self) -> str:
@@ -192,7 +192,7 @@ def kind_of(prompt: str) -> ProblemKind | Literal["inventory"] | None:
 
 
 def _has_wording(wordings: list[str], sentence: str) -> bool:
-    """Whether a sentence is one of these wordings with its words and numbers put in."""
+    """True if a sentence is one of these wordings with words and numbers filled in."""
     return any(_pattern(wording).fullmatch(sentence) for wording in wordings)
 
 
@@ -203,7 +203,7 @@ def _pattern(wording: str) -> re.Pattern[str]:
 
 
 def constraints(task: WritingTask, text: str) -> dict[str, bool]:
-    """Whether a text meets each of the three constraints, by what it asks in words."""
+    """Return, for each of the three constraints in words, whether a text meets it."""
     words = re.findall(r"[a-z]+", text.lower())
     counted = len(re.findall(r"[.!?](?=\s|$)", text))
     length = _NUMBERS.get(task.sentences, f"{task.sentences} sentences")
@@ -258,7 +258,7 @@ def _contradicts_itself(problem: Problem) -> bool:
 
 
 def draw_words(rng: random.Random) -> dict[str, str]:
-    """Who it is about: two names, pronouns, and what is counted."""
+    """Draw the words of a problem: two names, pronouns, and the things that are counted."""
     name, friend = rng.sample(GIRLS + BOYS, 2)
     he, him, his = ("she", "her", "her") if name in GIRLS else ("he", "him", "his")
     pronouns = {"he": he, "him": him, "his": his, "He": he.title(), "His": his.title()}

@@ -21,7 +21,7 @@ RULES = ("loose", "strict")
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What a response has to follow, all of it.
+    """The instructions that a response must follow, all of them.
 
     Attributes:
         prompt: which some instructions ask to repeat.
@@ -42,7 +42,7 @@ class Instructions:
         return {"instructions": instructions}
 
     def followed(self, text: str) -> bool:
-        """Whether a response follows every instruction.
+        """Return whether a response follows every instruction.
 
         Raises:
             InvalidTask: the extra is not installed, or it has no such instruction.

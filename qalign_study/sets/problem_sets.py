@@ -62,7 +62,7 @@ _DESCRIBED = {
     **dict.fromkeys(("rows", "template"), str),
     **dict.fromkeys(("answer", "extractor", "id"), str | None),
 }
-"""What a file may say of rows of another form."""
+"""The keys of a file that describes rows of another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class Problem:
 
     @property
     def is_graded(self) -> bool:
-        """Whether something says what is right."""
+        """True if the problem states what is right."""
         return self.check is not None or not (self.answer is None or self.extractor is None)
 
     def is_right(self, answer: str) -> bool | None:
-        """Whether an answer, or the text of an open-ended response, is right; None if unknown.
+        """Return whether an answer, or an open-ended response's text, is right; None if unknown.
 
         A response that breaks its check is wrong, and the log names the problem.
         """
@@ -119,7 +119,7 @@ class Problem:
         return self.grader.is_right(answer, self.answer)
 
     def solved_by(self, text: str) -> bool:
-        """Whether a response is right; one without an answer is not."""
+        """True if a response is right; one without an answer is not."""
         answer = self.extract(text) if self.extract else text
         return answer is not None and bool(self.is_right(answer))
 
@@ -353,7 +353,7 @@ _READABLE = {
 
 
 def _is_a(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether it is left out, or of one of the kinds."""
+    """True if a value is absent, or of one of the kinds."""
     return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
 
 

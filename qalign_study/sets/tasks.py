@@ -20,7 +20,7 @@ from qalign_study.sets.problem_sets import Problem, parse_problems
 from qalign_study.sets.rows import Row, problem_of, rows_of
 
 PRESETS = ("paper", "published-code")
-"""What a preset says it is: what the text says, or what the scripts published with it do."""
+"""The origin of each preset: the paper's text, or the scripts published with it."""
 
 
 @dataclass(frozen=True, slots=True)

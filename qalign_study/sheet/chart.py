@@ -64,7 +64,7 @@ class Line:
 
     @property
     def title(self) -> str:
-        """What the legend calls it."""
+        """The line's name in the legend."""
         return self.name or ideas()[self.idea].word
 
 
@@ -155,7 +155,7 @@ class _Scale:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def shows(self, value: float) -> bool:
-        """Whether it has a place."""
+        """True if a value is inside the axis."""
         return math.isfinite(value) and (value > 0 or not self.axis.log)
 
 

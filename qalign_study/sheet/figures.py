@@ -244,7 +244,7 @@ def proxy(group: Group) -> Figure:
 
 
 def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
-    """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
+    """Draw other betas' results on the same samples: accuracy, acceptance, distance to the base."""
     is_open, header = group.header.open_ended, group.header
     x, tuned = [p.beta for p in points], [p for p in points if p.acceptance is not None]
     right = [p.accuracy for p in points]

@@ -31,7 +31,7 @@ COLUMNS = (
     "chains. Methods: how often each is right, in percent of the subsets of the samples; the chain "
     "ran once, and QAlign votes over the states that together cost as much as the samples."
 )
-"""What the columns hold, for people."""
+"""The explanation of the columns, as printed above the list."""
 
 
 def list_problems(
@@ -100,7 +100,7 @@ def progress(evaluated: Evaluated) -> str:
 
 
 def _outcome_cells(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
-    """What the chains of a problem came to: answer, votes, mean reward and R-hat."""
+    """Return a problem's cells on its chains: answer, votes, mean reward and R-hat."""
     if not len(record.chain_reward):
         return dict.fromkeys(("Answer", "Votes", "Reward", "R-hat"), "–")
     first = header.burn_in * record.n_chains

@@ -100,7 +100,7 @@ def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
 
 
 def _landmarks(groups: Sequence[Group]) -> Section:
-    """Where best-of-n turns, and from where on QAlign or another method stays ahead."""
+    """List where best-of-n turns, and from which compute QAlign or another method stays ahead."""
     import pandas as pd
 
     against = [other for other in others() if not other.endswith("_own")]
@@ -171,7 +171,7 @@ def short_revision(revision: str) -> str:
 
 
 def describe_run(each: Evaluated) -> dict[str, str]:
-    """What was run, so that anyone can run it again."""
+    """Describe what was run, so that a reader can run it again."""
     header, acceptance = each.results.header, acceptance_of(each.results.records)
     overall, changed = acceptance.overall.value, acceptance.changed.value
     missing = f", {each.results.n_missing:,} not done" if each.results.n_missing else ""
@@ -195,7 +195,7 @@ def describe_run(each: Evaluated) -> dict[str, str]:
 
 
 def _how(groups: Sequence[Group]) -> Section:
-    """What was run, and what the numbers mean."""
+    """Describe what was run, and what the numbers mean."""
     import pandas as pd
 
     sets = [each for group in groups for each in group.sets]

@@ -1,4 +1,4 @@
-"""What a sheet holds, as values: tables of measurements, and sections of tables and figures."""
+"""The values of a sheet: tables of measurements, and sections of tables and figures."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Markup(str):
 
 
 def text(name: str) -> str:
-    """A name of somebody's, as markup: escaped, and in an element of its own."""
+    """Escape a user's name, and put it into its own element."""
     return f"<bdi>{html.escape(name)}</bdi>"
 
 

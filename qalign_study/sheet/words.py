@@ -19,7 +19,7 @@ COMPUTE_NOTE = (
     "FLOPs are 2 × parameters × tokens, for both models together. The count depends on the run "
     "alone, not on caches or on who else is using the server."
 )
-"""What `chain.cost` counts, for people."""
+"""The sentence on every page about what `chain.cost` counts."""
 SURVIVE = "A rewrite that loses a right part is usually rejected, so right parts survive"
 """Why a chain can be right where no sample is: no part of the method knows what is right."""
 
@@ -39,7 +39,7 @@ def _open(idea: Idea) -> Idea:
 
 
 def curve_name(curve: Curve, open_ended: bool = False) -> str:
-    """What is measured of a set, as tables call it."""
+    """Return the name of a curve in tables."""
     id_, own, _ = curve.partition("_own")
     word = names_of(open_ended).get(id_, ideas().get(id_))
     return word.word + ", its own β" * bool(own) if word else "One sample"
@@ -53,7 +53,7 @@ VERDICTS: dict[Verdict, str] = {
     "not significant": "no significant difference",
     "too few": "too few problems for a verdict",
 }
-"""What may be said of a paired difference, in tables."""
+"""The words for each verdict on a paired difference, in tables."""
 _STANDINGS: dict[Verdict, str] = {
     "ahead": "is ahead of",
     "behind": "is behind",
@@ -148,7 +148,7 @@ def models_of(run: Run) -> str:
 
 
 def target_of(run: Run) -> str:
-    """What a run aims at, in a few words: β or no reward, its sharpness, moves of its own."""
+    """Describe a run's target in a few words: β or no reward, its sharpness, its own moves."""
     reward = f"β = {number(run.beta)}" if run.has_reward else "no reward"
     sharper = f", sharpness {number(run.sharpness)}" if run.sharpness != 1 else ""
     return reward + sharper + (f", moves {run.move}" if run.move != Run.move else "")

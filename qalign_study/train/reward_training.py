@@ -33,7 +33,7 @@ from qalign_study.train.preferences import (
 from qalign_study.train.trainer import Notify, Recipe, train
 
 SAMPLES, SETTINGS, REPORT = "samples", "asked.json", "report.json"
-"""What is beside the model's own files."""
+"""The files and folder of a training, next to the model's own files."""
 
 
 def base_of(lm: str, base: str | None) -> str:
@@ -167,7 +167,7 @@ def _join(out: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _object(path: Path, content: bytes) -> Mapping[str, Any]:
-    """What a file of a training's folder says.
+    """Parse a file of a training's folder.
 
     Raises:
         InvalidSetting: it is not a JSON object.

@@ -20,7 +20,7 @@ from qalign_core.validation import first_line
 IdPair = tuple[Sequence[int], Sequence[int]]
 """A conversation that is better, and one that is worse, both as the reward model reads them."""
 Notify = Callable[[str], object]
-"""Told in a sentence what happens now."""
+"""Receives a sentence about the current step."""
 CHECKPOINTS = "trainer"
 """The folder, beside the model, of what an interrupted training goes on from."""
 _PACKAGES = ("trl", "peft", "accelerate", "datasets")
@@ -81,7 +81,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a training took.
+    """The measurements of a training.
 
     Attributes:
         steps: of the optimizer.

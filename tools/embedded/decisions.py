@@ -48,7 +48,7 @@ def read_decisions(inventory: Inventory, text: str) -> list[Decision]:
 
 
 def equations(event: Event, amount: int, mistaken: bool) -> list[str | None]:
-    """What a decision writes: its equations, or None for a sentence that has none."""
+    """Return each decision's equation, or None for a sentence that has none."""
     steps, _ = steps_of(event, amount, mistaken)
     matches = [
         _EQUATION.search(phrasings[0].format(**numbers, subject="")) for phrasings, numbers in steps

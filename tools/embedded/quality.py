@@ -91,7 +91,7 @@ def _same_proposal(model: LlamaForCausalLM, prompt: list[int], response: list[in
 
 
 def _pair_accuracy(rewards: Tensor, grades: Array) -> dict:
-    """Of the samples of each problem, shape [problems, samples]: the share of pairs in order."""
+    """Return the share of each problem's pairs in order, from shape [problems, samples]."""
     rows = zip(rewards.tolist(), grades.tolist(), strict=True)
     share = in_order([(of[a], of[b]) for a, b in pairs_of(row)] for of, row in rows)
     assert share is not None

@@ -131,7 +131,7 @@ def draw_groups(
     seed: int,
     step: int,
 ) -> list[GradedResponses]:
-    """What a step learns from; the same (seed, step) gives the same."""
+    """Draw the groups that a step learns from; the same (seed, step) gives the same."""
     rng = random.Random(f"reward model {seed} {step}")
     pairs = [g.draw_pair(rng) for g in rng.sample(graded, N_PAIRS)]
     if not redrawn:

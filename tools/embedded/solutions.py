@@ -171,7 +171,7 @@ def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | 
 
 @cache
 def _brief(phrasings: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that say no number twice and no things, as there are many to go through."""
+    """Wordings that repeat no number and name no things, because there are many steps."""
     return tuple(
         p for p in phrasings if "things" not in p and all(p.count(f"{{{n}}}") < 2 for n in "abv")
     )
