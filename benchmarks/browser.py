@@ -80,15 +80,15 @@ RATE = """async ({ run, seconds, plain }) => {
 
 API = "document.querySelector('#watch-player .qp').qalign"
 READY = "document.querySelector('#watch-steps input')?.value === '400'"
-STEPS_DRAWN = f"({API}.position.source === 'live' ? {API}.trace.chains[0]?.steps.length ?? 0 : 0)"
+N_STEPS = f"({API}.position.source === 'live' ? {API}.trace.chains[0]?.steps.length ?? 0 : 0)"
 PRESS = f"""seconds => new Promise((resolve) => {{
   const start = performance.now();
   let first = 0;
   const look = () => {{
     const now = performance.now();
-    if (!first && {STEPS_DRAWN} > 1) first = now;
+    if (!first && {N_STEPS} > 1) first = now;
     if (!first || now - first < 1e3 * seconds) return requestAnimationFrame(look);
-    const rate = 1e3 * ({STEPS_DRAWN} - 2) / (now - first);
+    const rate = 1e3 * ({N_STEPS} - 2) / (now - first);
     resolve({{ first: first - start, rate }});
   }};
   document.querySelector("#watch-run").click();

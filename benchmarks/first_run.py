@@ -71,7 +71,7 @@ class Search:
         steps: list[Step] = []
         walk = run_chain(self.lm, self.rm, self.problem.prompt, target=self.target,
                          steps=self.steps, seed=seed)  # fmt: skip
-        found_at = 0
+        right_at = 0
         async for step in walk:
             steps.append(step)
             right, before = self.is_right(step.state), steps[max(0, step.t - 1)].state
@@ -83,16 +83,16 @@ class Search:
                 if right or not (step.accepted and is_worse(before, step.proposal)):
                     return None
                 self.passed[2] += 1
-            elif not found_at:
+            elif not right_at:
                 if right:
-                    found_at = step.t
+                    right_at = step.t
                     self.passed[3] += 1
                 elif step.t >= RIGHT_BY:
                     return None
             elif self.is_right(before) and not step.accepted and not self.is_right(step.proposal):
                 self.passed[4] += 1
                 break
-            elif step.t >= found_at + REJECTED_WITHIN:
+            elif step.t >= right_at + REJECTED_WITHIN:
                 return None
         pool = await self.pool(self.samples, seed)
         rules = [majority_vote(pool, read).answer, read(best_of_n(pool).chosen.response.text)]
@@ -117,7 +117,7 @@ class Search:
         self.passed[9] += 1
         return (
             f"seed {seed}: majority vote and best-of-n {rules}, chain {vote.shares[:3]}, right at "
-            f"step {found_at}, R-hat {halves}, worth {worth:.0f} independent states"
+            f"step {right_at}, R-hat {halves}, worth {worth:.0f} independent states"
         )
 
 

@@ -47,12 +47,12 @@ class Screen:
 
     token: str
     at: list[float] = field(default_factory=list)
-    told: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
 
     @property
     def goal(self) -> int:
         """The step up to which chains may go; −1 while they rest."""
-        return int(self.told["room"]["goal"])
+        return int(self.state["room"]["goal"])
 
     @property
     def rate(self) -> float:
@@ -86,9 +86,9 @@ class Line:
             raise RuntimeError(f"{path}: {answer}")
         return answer
 
-    async def post(self, path: str, token: str, said: object) -> Any:
+    async def post(self, path: str, token: str, payload: object) -> Any:
         """The answer to a JSON value."""
-        answer = await self.send("POST", path, token, json.dumps(said).encode())
+        answer = await self.send("POST", path, token, json.dumps(payload).encode())
         length = int(answer.partition("content-length:")[2].split()[0])
         return json.loads(await self.reader.readexactly(length))
 
@@ -112,17 +112,17 @@ class Room:
         self.members: list[Screen] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def ask(self, what: str, token: str = "", **said: Any) -> dict[str, Any]:
+    async def ask(self, what: str, token: str = "", **fields: Any) -> dict[str, Any]:
         while True:
             line = self._free.pop() if self._free else await Line.to(self._address)
-            said["code"] = self.code
+            fields["code"] = self.code
             try:
-                found: dict[str, Any] = await line.post(f"/room/{what}", token, said)
+                reply: dict[str, Any] = await line.post(f"/room/{what}", token, fields)
             except (ConnectionError, asyncio.IncompleteReadError):
                 line.writer.close()  # the server closes idle connections; a browser asks again too
                 continue
             self._free.append(line)
-            return found
+            return reply
 
     async def open(self, n_members: int, **settings: Any) -> None:
         opened = await self.ask("open", lesson=LESSON, **settings)
@@ -131,14 +131,14 @@ class Room:
         for _ in range(n_members):
             self.members.append(Screen((await self.ask("join"))["token"]))
             self._tasks.append(asyncio.create_task(self._follow(self.members[-1])))
-        await self.until(lambda: self.lead.told.get("class", {}).get("here") == n_members)
+        await self.until(lambda: self.lead.state.get("class", {}).get("here") == n_members)
 
     @property
     def screens(self) -> list[Screen]:
         return [self.lead, *self.members]
 
-    async def do(self, what: str, **said: Any) -> None:
-        await self.ask("lead", self.lead.token, do=what, **said)
+    async def do(self, what: str, **fields: Any) -> None:
+        await self.ask("lead", self.lead.token, do=what, **fields)
 
     async def until(self, done: Any, timeout: float = 300.0) -> float:
         """Wait for something, and say how long it took (s)."""
@@ -154,10 +154,10 @@ class Room:
     async def _follow(self, screen: Screen) -> None:
         where = f"/room/follow?code={self.code}&draws={int(self._draws)}"
         line = await Line.to(self._address)
-        async for told in line.follow(where, screen.token):
-            screen.told |= told
-            if "mine" in told and told["mine"]["t"] >= 0:
-                screen.at += [time.perf_counter()] * (told["mine"]["t"] + 1 - len(screen.at))
+        async for message in line.follow(where, screen.token):
+            screen.state |= message
+            if "mine" in message and message["mine"]["t"] >= 0:
+                screen.at += [time.perf_counter()] * (message["mine"]["t"] + 1 - len(screen.at))
 
     async def close(self) -> None:
         await self.do("end")
@@ -175,8 +175,8 @@ async def a_class(n_members: int, *, draws: bool = False) -> AsyncIterator[tuple
         room = Room(server.address, draws=draws)
         prompt = load_problems("in_distribution")[0].prompt
         await room.open(n_members, prompt=prompt, beta=1)
-        told = room.lead.told
-        await room.until(lambda: len(told.get("figures", {}).get("base", ())) >= 200)  # warm
+        state = room.lead.state
+        await room.until(lambda: len(state.get("figures", {}).get("base", ())) >= 200)  # warm
         yield server, room
         await room.close()
 
@@ -185,9 +185,9 @@ async def predict(room: Room) -> float:
     """All members predict at one moment: seconds until the instructor's screen has them all."""
     n, new = len(room.members), random.randrange(100, 1000)
     begun = time.perf_counter()
-    said = (room.ask("predict", m.token, stop=0, prediction=f"{new}") for m in room.members)
-    await asyncio.gather(*said)
-    counted = lambda: dict(room.lead.told["class"]["predictions"]) == {f"{new}": n}  # noqa: E731
+    requests = (room.ask("predict", m.token, stop=0, prediction=f"{new}") for m in room.members)
+    await asyncio.gather(*requests)
+    counted = lambda: dict(room.lead.state["class"]["predictions"]) == {f"{new}": n}  # noqa: E731
     await room.until(counted)
     return time.perf_counter() - begun
 
@@ -196,7 +196,7 @@ async def run(room: Room, seconds: float) -> tuple[list[float], list[float], lis
     """One run: seconds to each first draft and to each first step, and each rate."""
     for member in room.members:
         member.at = []
-    steps = room.lead.told["room"]["steps"]
+    steps = room.lead.state["room"]["steps"]
     begun = time.perf_counter()
     await room.do("run")
     with contextlib.suppress(TimeoutError):
@@ -218,26 +218,26 @@ def recorded() -> list[list[Any] | None]:
 
 async def draw(room: Room, member: Screen, states: Sequence[Any], late: list[float]) -> None:
     """One run of a member's browser: states at the pace of the class, sent in batches."""
-    stage, begun, sent = room.lead.told["room"], time.perf_counter(), 0
+    stage, begun, sent = room.lead.state["room"], time.perf_counter(), 0
     await asyncio.sleep(random.uniform(0.5, 1.5) * stage["every"])
     while sent <= stage["steps"]:
         now = time.perf_counter()
-        drawn = min(stage["steps"] + 1, 1 + int((now - begun) / stage["pace"]))
-        batch = {"round": stage["round"], "t": sent, "states": states[sent:drawn]}
+        n_states = min(stage["steps"] + 1, 1 + int((now - begun) / stage["pace"]))
+        batch = {"round": stage["round"], "t": sent, "states": states[sent:n_states]}
         sent = (await room.ask("states", member.token, **batch))["t"] + 1
         late.append(time.perf_counter() - now)
         await asyncio.sleep(stage["every"])
 
 
-async def measure_drawn(n_members: int, minutes: float) -> None:
+async def measure_chains(n_members: int, minutes: float) -> None:
     """A class whose browsers draw: predictions, answers to batches, states and memory."""
     states = recorded()
     async with a_class(n_members, draws=True) as (server, room):
         print("| minute | Run on all screens | predictions on the screen | batch answered: median "
               "| 95 % | states counted | of | processors | memory |")  # fmt: skip
         print(f"|{'---|' * 9}", flush=True)
-        wanted = n_members * (room.lead.told["room"]["steps"] + 1)
-        counted = lambda: room.lead.told["figures"].get("states") == wanted  # noqa: E731
+        wanted = n_members * (room.lead.state["room"]["steps"] + 1)
+        counted = lambda: room.lead.state["figures"].get("states") == wanted  # noqa: E731
         begun = time.perf_counter()
         while time.perf_counter() - begun < 60 * minutes:
             cpu, now, late = server.cpu, time.perf_counter(), list[float]()
@@ -246,13 +246,13 @@ async def measure_drawn(n_members: int, minutes: float) -> None:
             drawing = [draw(room, member, states, late) for member in room.members]
             running = asyncio.gather(*drawing)
             await asyncio.sleep(10)  # they send now
-            shown = await predict(room)
+            delay = await predict(room)
             await running
             with contextlib.suppress(TimeoutError):
                 await room.until(counted, 30)
-            cells = [f"{(now - begun) / 60:.1f}", f"{spread:.2f} s", f"{shown:.2f} s"]
+            cells = [f"{(now - begun) / 60:.1f}", f"{spread:.2f} s", f"{delay:.2f} s"]
             cells += [f"{statistics.median(late):.2f} s", f"{at_95(sorted(late)):.2f} s"]
-            cells += [f"{room.lead.told['figures']['states']:,}", f"{wanted:,}"]
+            cells += [f"{room.lead.state['figures']['states']:,}", f"{wanted:,}"]
             took = time.perf_counter() - now
             cells += [f"{(server.cpu - cpu) / took:.2f}", f"{server.memory:.0f} MiB"]
             print("|", " | ".join(cells), "|", flush=True)
@@ -266,8 +266,8 @@ def at_95(values: list[float]) -> float:
 
 async def measure(n_members: int, minutes: float, seconds: float) -> None:
     async with a_class(n_members) as (server, room):
-        shown = [await predict(room)]
-        print(f"{n_members} members; predictions on the screen after {shown[0]:.2f} s")
+        delays = [await predict(room)]
+        print(f"{n_members} members; predictions on the screen after {delays[0]:.2f} s")
         print("| minute | first draft: median | 95 % | first step: median | 95 % "
               "| steps a second, each: mean | least | steps a CPU second | processors "
               "| memory |")  # fmt: skip
@@ -297,7 +297,7 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="the members' browsers draw")
     options = parser.parse_args()
     if options.draw:
-        asyncio.run(measure_drawn(options.members, options.minutes))
+        asyncio.run(measure_chains(options.members, options.minutes))
     else:
         asyncio.run(measure(options.members, options.minutes, options.seconds))
 

@@ -296,7 +296,7 @@ def test_the_appendix_figures_show_the_papers_sizes_and_the_exact_densities() ->
 
 
 def test_the_mixture_figure_has_nine_real_prompts_each_with_its_fitted_mixture() -> None:
-    fig = figures.fitted_mixtures()
+    fig = figures.fit_mixtures()
     known = list(evaluated().values())
     assert len(known) == N_EVALUATED
     assert [a.text for a in fig.layout.annotations] == [k.title(46) for k in known]
