@@ -25,7 +25,7 @@ class Idea:
     """The dictionary's entry for an idea.
 
     Attributes:
-        part: the part of the glossary in which it stands.
+        part: the part of the glossary that contains it.
         word: what it is called on every page.
         sentence: what it is, in one plain sentence.
         formula: the same in one line of signs.
@@ -86,11 +86,11 @@ def colour(id_: str) -> str:
 
 
 def term(id_: str, text: str = "") -> str:
-    """Markup of a word that says what it means when it is pointed at, reached or pressed.
+    """Return the markup of a word that explains itself on hover, focus or press.
 
     Args:
         id_: the idea.
-        text: what the page says there; the idea's word, if nothing is said.
+        text: the page's text for it; by default the idea's word.
     """
     idea = ideas()[id_]
     return f'<button type="button" data-term="{id_}">{html.escape(text or idea.word)}</button>'
@@ -122,13 +122,13 @@ def _rgb(colour: str) -> str:
 
 
 def script() -> str:
-    """A script that hands the dictionary and the models' names over to the pages' modules."""
+    """Return a script that gives the dictionary and the models' names to the pages' modules."""
     data = {id_: {**asdict(idea), "link": idea.link} for id_, idea in ideas().items()}
     return _global_script("QAlignDictionary", data) + names()
 
 
 def names() -> str:
-    """A script that hands over words alone: of ideas by id, of models by kind and id."""
+    """Return a script with words only: ideas by id, models by kind and id."""
     titles: dict[str, dict[str, str]] = {"lm": {}, "rm": {}}
     for (kind, id_), entry in entries().items():
         titles[kind][id_] = entry.title

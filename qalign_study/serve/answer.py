@@ -1,4 +1,4 @@
-"""One choice of a chat completion: it is drawn line by line, tells how far it is, and decides."""
+"""One choice of a chat completion: it is drawn line by line, reports progress, and decides."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -93,9 +93,9 @@ class Choice:
         return f"{place}, highest reward {max(draw.reward for draw in self.draws):.3g}"
 
     async def decide(self) -> dict[str, Any]:
-        """The finished choice: its text, why it ends there, and what it rests on.
+        """Return the finished choice: its text, its finish reason, and the facts behind it.
 
-        A median text takes the place of the vote where no draw has an answer.
+        The most typical text is chosen if no draw has an answer.
 
         Raises:
             QAlignError: a reward is not finite.

@@ -64,8 +64,8 @@ class ChatRequest:
     """A request.
 
     Attributes:
-        model: as it was named.
-        rule: what decides.
+        model: the name in the request.
+        rule: the deciding rule.
         run: of the first choice; choice k has its seed + k.
         n: choices.
         stop: the answer's text ends before the first of these.
@@ -92,7 +92,7 @@ def parse_request(
     Args:
         body: its JSON.
         lms: names of the language models.
-        defaults: settings of a run for what is not given.
+        defaults: settings of a run for fields that the request leaves out.
         limits: caps of this server.
 
     Raises:
@@ -116,7 +116,7 @@ def parse_request(
 
 
 def find_model(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
-    """A model's name, its deciding rule and its language model.
+    """Return a model's name, its deciding rule and its language model.
 
     Raises:
         HTTPRefusal: there is no such model.
@@ -149,7 +149,7 @@ def _check_known(name: str, value: object) -> None:
 def _run(
     request: Mapping[str, Any], lm: str, rule: Rule, defaults: Mapping[str, Any], limits: Limits
 ) -> Run:
-    """The run of a request, each setting checked in its turn so that an error names its field."""
+    """Build the run of a request; settings are read one by one, so an error names its field."""
     own = request.get(OWN, {})
     if not isinstance(own, dict):
         raise _bad(OWN, f"{OWN} must be an object of settings, got {short_repr(own)}")
@@ -187,7 +187,7 @@ def _run(
 
 
 def parse_messages(messages: object) -> str:
-    """Messages of the API as a prompt: what an answer had beside its text is left out.
+    """Convert messages of the API to a prompt; only the texts of earlier answers are kept.
 
     Raises:
         HTTPRefusal: one cannot be read.
