@@ -55,7 +55,7 @@ from qalign_study.sheet.words import curve_name
 pytestmark = pytest.mark.slow
 
 WORLD = preset()
-EXACTLY = next(iter(chain.SHOWN))
+EXACTLY = next(iter(chain.CHAIN_COUNTS))
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
 
 
@@ -144,12 +144,12 @@ def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
     right, left = values(fig, "y → y′", "x"), values(fig, "y′ → y", "x")
     assert right == pytest.approx(-left)
     assert sum(right) == pytest.approx(forth.total)
-    equal = said(*balance.told(forth, back, 1.0, 1.0, EXACT))
+    equal = said(*balance.describe(forth, back, 1.0, 1.0, EXACT))
     assert "equal up to rounding" in equal
     assert "e+00" not in equal  # no difference is shown where there is none
     rule = MISTAKES["No length ratio"]
     forth, back = balance.pair(WORLD, 1.0, "ab·", "abca…", rule)
-    assert "differ by" in said(*balance.told(forth, back, 1.0, 1.0, rule))
+    assert "differ by" in said(*balance.describe(forth, back, 1.0, 1.0, rule))
 
 
 def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
@@ -264,11 +264,11 @@ def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_
     mixture, used = best_of_n.mixture_of(best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
     assert len(used) == 300
     assert mixture.means == pytest.approx((-3.0, 2.0), abs=0.3)
-    assert "2 components" in said(*best_of_n.told(mixture, match(mixture, 32), used))
+    assert "2 components" in said(*best_of_n.describe(mixture, match(mixture, 32), used))
     for name, known in base_rewards().items():
         mixture, used = best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
         assert used == known.rewards
-        assert "BIC" in said(*best_of_n.told(mixture, match(mixture, 64), used))
+        assert "BIC" in said(*best_of_n.describe(mixture, match(mixture, 64), used))
 
 
 @pytest.mark.parametrize(

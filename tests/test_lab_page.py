@@ -353,7 +353,7 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     await text_in(lab, told, "The two flows are equal")
 
     def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
-        return [balance.shown_flow(f.total) for f in balance.pair(WORLD, beta, y, z, rule)]
+        return [balance.format_flow(f.total) for f in balance.pair(WORLD, beta, y, z, rule)]
 
     await text_in(lab, told, flows(1.0, "ab·", "abca…")[0])
     await changes(lab, told, flows(1.0, "aa·", "abca…"), pick(lab, "lab-y", "aa·"))
@@ -363,7 +363,7 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio)
     unequal = f"differ by {100 * balance.residual(forth, back):.1f}%"
     move = pick(lab, "lab-rule", no_ratio.name)
-    await changes(lab, told, [unequal, balance.shown_flow(back.total)], move)
+    await changes(lab, told, [unequal, balance.format_flow(back.total)], move)
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -75,7 +75,7 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     )
 
 
-def shown_flow(total: float) -> str:
+def format_flow(total: float) -> str:
     """A flow in three digits: one less than its factors, so that they multiply to it."""
     return f"{total:.2e}".replace("-", "−")
 
@@ -83,7 +83,7 @@ def shown_flow(total: float) -> str:
 def factors(
     old: str, new: str, f: Flow, reward_gain: float, beta: float, power: float = 1.0
 ) -> Words:
-    """One flow as a product, a line a factor; `power` is the target's sharpness."""
+    """One flow as a product, one line per factor; `power` is the target's sharpness."""
     base = (element("sub", "LM"), "(old)")
     sharp = "" if power == 1 else f" · (p(new) / p(old))^{power - 1:g}"
     alpha = f"min(1, exp({reward_gain:+.4g} / {beta:.4g}){sharp} · {len(f.old)} / {len(f.new)})"
@@ -104,15 +104,15 @@ def factors(
         for name, what, value in rows
     ]
     total = element(
-        "tr.total", element("td", "flow = π · q · α"), element("td", shown_flow(f.total))
+        "tr.total", element("td", "flow = π · q · α"), element("td", format_flow(f.total))
     )
     return element("div.flow", element("h3", f"{old} → {new}"), element("table", *body, total))
 
 
-def told(
+def describe(
     forth: Flow, back: Flow, gain: float, beta: float, rule: Rule, power: float = 1.0
 ) -> tuple[Words, ...]:
-    """Both products side by side and the verdict."""
+    """Describe both flows as products, with a verdict."""
     y, z = label(forth.old), label(forth.new)
     unequal = residual(forth, back)
     if forth.total == back.total == 0.0:
@@ -147,7 +147,7 @@ def told(
 
 
 def flow_table(forth: Flow, back: Flow) -> Words:
-    """Both flows, factor by factor, a row an index."""
+    """Both flows, factor by factor, one row per index."""
     rows = []
     for i in range(max(len(forth.p_index), len(back.p_index))):
         row: list[str | float] = [str(i)]
@@ -169,11 +169,11 @@ def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
     forth, back = pair(world, beta, y, z, rule)
     gain = world.score(forth.new) - world.score(forth.old)
     bars = flow_figure(forth, back), flow_table(forth, back)
-    return View(told(forth, back, gain, beta, rule, world.sharpness), (bars,))
+    return View(describe(forth, back, gain, beta, rule, world.sharpness), (bars,))
 
 
 def controls() -> list[Component]:
-    """Two responses, of an LM that can say everything, and the rule between them."""
+    """Two responses, of an LM that can write every text, and the rule between them."""
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]
     return [

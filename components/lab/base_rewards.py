@@ -30,7 +30,7 @@ class BaseRewards:
 
 @lru_cache(maxsize=1)
 def base_rewards() -> dict[str, BaseRewards]:
-    """What is shipped, by name: the recorded runs that have enough, then nine problems' samples."""
+    """Return the shipped rewards by name: recorded runs with enough samples, then nine problems."""
     recorded = {}
     for path in sorted((ASSETS / "runs").glob("*.jsonl")):
         trace = load_trace(path)
@@ -42,7 +42,7 @@ def base_rewards() -> dict[str, BaseRewards]:
 def evaluated() -> dict[str, BaseRewards]:
     """Nine problems of the shipped evaluation, drawn at random but always the same, by their ids.
 
-    Nothing if there is no evaluation that can be read: the Results page tells why.
+    Empty if the evaluation cannot be read: the Results page reports why.
     """
     try:
         results = unpack(EVALUATED)
@@ -51,5 +51,5 @@ def evaluated() -> dict[str, BaseRewards]:
         return {}
     prompts = {problem.id: problem.prompt for problem in problems}
     records = [record for record in results.records if record.id in prompts]
-    drawn = random.Random(SEED).sample(records, min(N_EVALUATED, len(records)))
-    return {r.id: BaseRewards(prompts[r.id], tuple(map(float, r.pool_reward))) for r in drawn}
+    sample = random.Random(SEED).sample(records, min(N_EVALUATED, len(records)))
+    return {r.id: BaseRewards(prompts[r.id], tuple(map(float, r.pool_reward))) for r in sample}

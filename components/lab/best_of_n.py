@@ -15,9 +15,9 @@ from components.lab.style import (
     Figure,
     Trace,
     Words,
+    as_float32,
     bar,
     curve,
-    drawn,
     facts,
     figure,
     line_at,
@@ -112,7 +112,7 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
             ("target at β*(n)", m.tilted.density(m.reward), "target", "dash"),
         ]
     traces += [
-        curve(name, drawn(m.reward[::3]), drawn(y[::3]), id_, dash=dash)
+        curve(name, as_float32(m.reward[::3]), as_float32(y[::3]), id_, dash=dash)
         for name, y, id_, dash in lines
     ]
     mode = [] if m.alignment is None else [line_at(m.alignment.a)]
@@ -122,8 +122,8 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
 def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     """beta*(n) in units of the dominant component's sd against n."""
     sd = mixture.sds[mixture.dominant]
-    found = [match(mixture, n) for n in SIZES]
-    known = [m for m in found if m.alignment is not None]
+    matches = [match(mixture, n) for n in SIZES]
+    known = [m for m in matches if m.alignment is not None]
     ns, points = [m.n for m in known], "lines+markers"
     beta = [m.alignment.beta / sd for m in known if m.alignment]
     spread, of_target = [m.sd / sd for m in known], [m.tilted.sd / sd for m in known if m.tilted]
@@ -142,9 +142,9 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     )
 
 
-def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Words, ...]:
+def describe(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Words, ...]:
     """The numbers that match and the one that does not, and both mixtures as a table."""
-    said: list[Words] = []
+    words: list[Words] = []
     if rewards and mixture.bic is not None and mixture.bic_other is not None:
         k = len(mixture.weights)
         fitted = (
@@ -152,17 +152,17 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
             f"(BIC {mixture.bic:.1f}; with {3 - k} it is {mixture.bic_other:.1f}, and lower is "
             "better)."
         )
-        said.append(note(fitted))
+        words.append(note(fitted))
     d = mixture.dominant
     if m.alignment is None or m.tilted is None or m.gap is None:
-        return (*said, note(m.reason))
+        return (*words, note(m.reason))
     from_tail = mixture.weights[d] * m.n
     if from_tail < 32:
         small = (
             f"The formula is asymptotic: about {from_tail:.1f} of the {m.n} samples come from the "
             "upper-tail component, and the paper finds a good fit from about 32 on."
         )
-        said.append(note(small))
+        words.append(note(small))
     matched = facts(
         [
             (f"β*({m.n})", number(m.alignment.beta), "good"),
@@ -182,7 +182,7 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
              mixture.sds[k]]
         )  # fmt: skip
     headers = ("", "weight", "tilted weight", "mean", "tilted mean", "sd, unchanged")
-    return (*said, matched, table(headers, rows))
+    return (*words, matched, table(headers, rows))
 
 
 def match_table(m: Matched) -> Words:
@@ -225,7 +225,7 @@ def draw(
     m = match(mixture, int(n))
     densities = match_figure(m, rewards), match_table(m)
     betas = beta_figure(mixture, m), size_table(mixture)
-    return View(told(mixture, m, rewards), (densities, betas))
+    return View(describe(mixture, m, rewards), (densities, betas))
 
 
 def controls() -> list[Component]:

@@ -47,8 +47,8 @@ def sweep_figure(points: tuple[AtBeta, ...], now: AtBeta, guess: float | None) -
     if guess is None:
         add([p.acceptance for p in points], now.acceptance, "y", "acceptance", "chain")
         changed = [p.acceptance_changed for p in points]
-        says = "of those that change the text"
-        traces.append(curve(says, betas, changed, "chain", ".3g", width=1.5, dash="dot"))
+        label = "of those that change the text"
+        traces.append(curve(label, betas, changed, "chain", ".3g", width=1.5, dash="dot"))
     else:
         ends = betas[0], betas[-1]
         traces.append(curve("your guess", ends, [guess] * 2, "base", "", width=2, dash="dash"))

@@ -25,13 +25,13 @@ from qalign_study.exact.world import World, by_reward, label
 
 ALL = {**MISTAKES, **SHARP_MISTAKES}
 STEPS = 128
-SHOWN = 40
+MISTAKE_OPTIONS = 40
 
 
 def wrong_figure(b: Broken, title: str) -> Figure:
     """The responses that differ most: the exact target beside what the wrong rule samples."""
     gap = np.abs(b.limit - b.chain.target)
-    largest = set(np.argsort(-gap, kind="stable")[:SHOWN].tolist())
+    largest = set(np.argsort(-gap, kind="stable")[:MISTAKE_OPTIONS].tolist())
     order = [a for a in by_reward(b.chain) if int(a) in largest]
     names = [label(b.chain.states[a]) for a in order]
     place = list(range(len(order)))

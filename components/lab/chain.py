@@ -12,10 +12,10 @@ from components.lab.style import (
     Cell,
     Figure,
     Words,
+    as_float32,
     bar,
     curve,
     dot,
-    drawn,
     facts,
     figure,
     number,
@@ -43,7 +43,7 @@ from qalign_study.export.dictionary import colour
 
 STEPS = 256
 FIRST_BETA = 1.0
-SHOWN = {"Exactly, d₀Tᵗ": 0, "1 chain": 1, "16 chains": 16, "256 chains": 256}
+CHAIN_COUNTS = {"Exactly, d₀Tᵗ": 0, "1 chain": 1, "16 chains": 16, "256 chains": 256}
 SEED = 7
 LETTERED = "strings of a, b, c; worst reward first"
 # where Play stops on its way: dense where the chain moves most
@@ -55,7 +55,7 @@ class Progress:
     """What the section shows of one chain.
 
     Attributes:
-        shown: the chains that walk, or the exact distribution alone; of `SHOWN`.
+        selection: a key of `CHAIN_COUNTS`: a number of simulated chains, or the exact distribution.
         exact: total variation of d_0 T^t from the target, shape [STEPS + 1].
         now: the distribution shown at step t, exact or empirical, shape [n].
         empirical: total variation of the shares of the chains, shape [STEPS + 1], if any walk.
@@ -64,7 +64,7 @@ class Progress:
 
     chain: ExactChain
     t: int
-    shown: str
+    selection: str
     exact: Array
     now: Array
     empirical: Array | None = None
@@ -76,20 +76,20 @@ class Progress:
         return float((self.exact if self.empirical is None else self.empirical)[self.t])
 
 
-def progress(world: World, beta: float, t: int, shown: str) -> Progress:
+def progress(world: World, beta: float, t: int, selection: str) -> Progress:
     """The chain of a world after t steps, exactly or as a number of chains shows it."""
-    chain, n_chains = world.chain(beta), SHOWN[shown]
+    chain, n_chains = world.chain(beta), CHAIN_COUNTS[selection]
     exact = distances(chain, STEPS)
     if not n_chains:
-        return Progress(chain, t, shown, exact, chain.after(t))
+        return Progress(chain, t, selection, exact, chain.after(t))
     walked = shares(simulate(chain, n_chains=n_chains, steps=STEPS, seed=SEED), len(chain.states))
     empirical = np.array([total_variation(d, chain.target) for d in walked])
     floor = noise_floor(chain.target, n_chains)
-    return Progress(chain, t, shown, exact, walked[t], empirical, floor)
+    return Progress(chain, t, selection, exact, walked[t], empirical, floor)
 
 
-def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figure:
-    """All responses, lowest reward first: the model alone, the exact target, and `shown`."""
+def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") -> Figure:
+    """All responses, lowest reward first: the model alone, the exact target, and `distribution`."""
     order = by_reward(chain)
     place = np.arange(len(order))
     labels = [label(chain.states[a]) for a in order]
@@ -104,9 +104,9 @@ def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figu
                 line={"color": colour("base"), "width": 1.5, "shape": "hvh"},
                 hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
-    if shown is not None:
+    if distribution is not None:
         traces.append(
-            scatter(x=place, y=shown[order], name=name, mode="markers",
+            scatter(x=place, y=distribution[order], name=name, mode="markers",
                     marker={"color": colour("chain"), "size": 6, "symbol": "circle"},
                     hovertemplate="%{y:.4f}")
         )  # fmt: skip
@@ -130,20 +130,20 @@ def distance_figure(p: Progress) -> Figure:
     """Total variation against t on a log axis, with the slope and the noise floor."""
     t = np.arange(len(p.exact))
     resolved = np.where(p.exact > 1e-15, p.exact, np.nan)  # below this it is rounding
-    # the slope is drawn through the last point that is not yet rounding
+    # the slope is as_float32 through the last point that is not yet rounding
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
     factor = second_eigenvalue(p.chain)
     slope = p.exact[anchor] * np.power(factor, (t - anchor).astype(float))
-    shown_slope = drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
+    visible_slope = as_float32(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
     eigenvalue, thin = f"second eigenvalue: {factor:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
     traces = [
-        curve("exact chain", t, drawn(resolved), "chain", ".2e"),
-        curve(eigenvalue, t, shown_slope, "base", "", **thin),
+        curve("exact chain", t, as_float32(resolved), "chain", ".2e"),
+        curve(eigenvalue, t, visible_slope, "base", "", **thin),
     ]
     if p.empirical is not None:
-        noise, ends = f"noise of {SHOWN[p.shown]} perfect draws", [0, len(t) - 1]
+        noise, ends = f"noise of {CHAIN_COUNTS[p.selection]} perfect draws", [0, len(t) - 1]
         traces += [
-            curve(p.shown, t, drawn(p.empirical), "chain", width=1),
+            curve(p.selection, t, as_float32(p.empirical), "chain", width=1),
             curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
         ]
     traces.append(dot(p.t, max(p.here, 1e-15), "chain", name=f"t = {p.t}"))
@@ -163,17 +163,17 @@ def facts_of(p: Progress) -> Words:
         ),
     ]
     if p.empirical is not None:
-        rows[1] = (f"Noise of {SHOWN[p.shown]} perfect draws", number(p.floor))
+        rows[1] = (f"Noise of {CHAIN_COUNTS[p.selection]} perfect draws", number(p.floor))
     return facts(rows)
 
 
-def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -> Words:
+def strip_table(chain: ExactChain, distribution: Array | None = None, name: str = "") -> Words:
     """Every response, best reward first: reward, model alone, target, and what is shown."""
     headers = ["response", "reward", "|y|", "model alone", "exact target"]
     columns = [chain.rewards, chain.base, chain.target]
-    if shown is not None:
+    if distribution is not None:
         headers.append(name)
-        columns.append(shown)
+        columns.append(distribution)
     rows: list[list[Cell]] = []
     for a in by_reward(chain)[::-1]:
         reward, *rest = (float(column[a]) for column in columns)
@@ -185,14 +185,14 @@ def distance_table(p: Progress) -> Words:
     """Total variation at every step that Play stops at."""
     curves = {"exact chain": p.exact}
     if p.empirical is not None:
-        curves |= {p.shown: p.empirical, "noise floor": np.full(len(p.exact), p.floor)}
+        curves |= {p.selection: p.empirical, "noise floor": np.full(len(p.exact), p.floor)}
     return table_at(STOPS, curves)
 
 
-def draw(world: World, beta: float, t: float, shown: str) -> View:
+def draw(world: World, beta: float, t: float, selection: str) -> View:
     """Everything that the section shows."""
-    p = progress(world, beta, int(t), shown)
-    name = f"{f'{shown} ' * bool(SHOWN[shown])}after {p.t} steps"
+    p = progress(world, beta, int(t), selection)
+    name = f"{f'{selection} ' * bool(CHAIN_COUNTS[selection])}after {p.t} steps"
     bars = strip(p.chain, p.now, name), strip_table(p.chain, p.now, name)
     return View((facts_of(p),), (bars, (distance_figure(p), distance_table(p))))
 
@@ -201,8 +201,8 @@ def controls() -> list[Component]:
     """The step, and what is shown of it; Play moves the step."""
     t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
     play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
-    shown = gr.Radio(
-        list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
+    selection = gr.Radio(
+        list(CHAIN_COUNTS), value=next(iter(CHAIN_COUNTS)), label="Distribution shown", scale=3,
         elem_id="lab-shown", min_width=280,
     )  # fmt: skip
     timer = gr.Timer(0.4, active=False)
@@ -220,7 +220,7 @@ def controls() -> list[Component]:
 
     play.click(toggle, [play, t], [t, timer, play], **PRIVATE)
     timer.tick(tick, t, [t, timer, play], **PRIVATE)
-    return [t, shown]
+    return [t, selection]
 
 
 SECTION = Section(

@@ -35,17 +35,17 @@ def from_query(
     """Values by the controls' names, and a notice for each that the control cannot have."""
     linked = {key.removeprefix("lab-"): v for key, v in query.items() if key.startswith("lab-")}
     query = {f"lab-{key}": value for key, value in rename_settings(linked).items()}
-    found, notices = {}, []
+    values, notices = {}, []
     for control in controls:
         name = str(control.elem_id)
         if name not in query:
             continue
         try:
-            found[name] = _read(control, query[name][:LONGEST])
+            values[name] = _read(control, query[name][:LONGEST])
         except ValueError:
-            shown = query[name] if len(query[name]) <= 24 else f"{query[name][:24]}…"
-            notices.append(f"The link's {name} “{shown}” cannot be used here.")
-    return found, tuple(notices)
+            excerpt = query[name] if len(query[name]) <= 24 else f"{query[name][:24]}…"
+            notices.append(f"The link's {name} “{excerpt}” cannot be used here.")
+    return values, tuple(notices)
 
 
 def _written(value: Any) -> str:

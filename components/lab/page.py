@@ -75,8 +75,8 @@ def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> 
             return "", section.draw(shared, float(beta), *own).value()
         return "", section.draw(*own).value()
     except QAlignError as error:
-        said = html.escape(str(error))
-        return f'<div class="lab-note" role="status">{said}</div>', gr.skip()
+        message = html.escape(str(error))
+        return f'<div class="lab-note" role="status">{message}</div>', gr.skip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,19 +190,19 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
     def redraw(held: Held) -> Held:
         placed = sections[held[page.opened]]
         world, own = ([held[c] for c in each] for each in (page.world, placed.controls))
-        message, shown = draw_section(placed.section, world, own)
-        return {page.message: message, page.link: page.link_of(held), placed.view: shown}
+        message, value = draw_section(placed.section, world, own)
+        return {page.message: message, page.link: page.link_of(held), placed.view: value}
 
     def open_section(name: str) -> list[gr.Column]:
         uses_world = sections[name].section.uses_world
         return [gr.Column(visible=on) for on in (uses_world, *(name == each for each in sections))]
 
     def follow(query: Mapping[str, str]) -> Any:
-        found, notices = from_query(query, page.linked)
+        linked, notices = from_query(query, page.linked)
         for notice in notices:
             gr.Warning(notice)
-        held = page.unmoved(found) | {"lab-opened": UNNAMED} | found
-        return {c: held[str(c.elem_id)] for c in page.linked} if found else gr.skip()
+        held = page.unmoved(linked) | {"lab-opened": UNNAMED} | linked
+        return {c: held[str(c.elem_id)] for c in page.linked} if linked else gr.skip()
 
     def on_load(request: gr.Request) -> Any:
         moved = follow({key: str(value) for key, value in request.query_params.items()})

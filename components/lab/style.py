@@ -74,15 +74,15 @@ def slider(
     return gr.Slider(low, high, value, step=step, label=label, elem_id=f"lab-{name}", **more)
 
 
-def drawn(values: Array) -> NDArray[np.float32]:
+def as_float32(values: Array) -> NDArray[np.float32]:
     """Values of a long curve to the seven digits that a drawing can show; half the bytes."""
     return values.astype(np.float32)
 
 
 def line_at(x: float, **line: object) -> dict[str, object]:
     """A vertical line through the whole figure, a shape of its layout; dotted, it says: here."""
-    drawn = line or {"color": colour("base"), "width": 1, "dash": "dot"}
-    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": drawn}
+    line = line or {"color": colour("base"), "width": 1, "dash": "dot"}
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}
 
 
 def title(text: str) -> dict[str, object]:
@@ -106,7 +106,7 @@ def figure(
     (`go.Figure` takes longer than the mathematics), no template, and margins that are wide enough,
     since measuring them takes a second drawing.
     """
-    shown: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "template": {},
         "margin": {"l": 70, "r": 20, "t": 36, "b": 48, **(margin or {})},
         "legend": LEGEND,
@@ -117,7 +117,7 @@ def figure(
         "height": HEIGHT,
         **layout,
     }
-    return {"data": list(traces), "layout": frame(**shown)}
+    return {"data": list(traces), "layout": frame(**settings)}
 
 
 def number(value: Cell) -> str:

@@ -65,7 +65,7 @@ def map_figure(copies: int, share: int) -> Figure:
     )
 
 
-def told(copies: int, share: int) -> tuple[Words, ...]:
+def describe(copies: int, share: int) -> tuple[Words, ...]:
     """The verdict and its numbers."""
     alone, mixed = gaps(copies, share)
     ratio, speed = mixed / alone, f"{mixed / alone:.2g} times as fast in the long run"
@@ -113,7 +113,7 @@ def draw(copies: float, share: float) -> View:
     ]
     distance = over_steps(traces, [*alone, *mixed])
     numbers = table_at(STOPS, {ALONE: alone, MIXED: mixed})
-    return View(told(*at), ((distance, numbers), (map_figure(*at), map_table(at[1]))))
+    return View(describe(*at), ((distance, numbers), (map_figure(*at), map_table(at[1]))))
 
 
 def controls() -> list[Component]:

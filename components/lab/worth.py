@@ -37,12 +37,12 @@ from qalign_study.measure.results import unpack
 from qalign_study.sheet.words import curve_name, gap, in_a_sentence
 
 MAP = ASSETS / "results" / "worth.json"
-"""What `python -m benchmarks.worth` simulated."""
+"""The worlds that `python -m benchmarks.worth` simulated."""
 BUDGETS = ("64", "128", "256", "512")
 RARITIES = {2: "2", 10: "10", 30: "30", 100: "100", 300: "300", 1000: "1k", 3000: "3k"}
-TOLD_APART = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
+NEAR_MISS_TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
 LEAST, MOST = 0.35, 0.9992
-"""What the map shows of that."""
+"""The range of the map's vertical axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Measured:
 @lru_cache(maxsize=1)
 def shipped() -> tuple[Measured, ...]:
     """The shipped sets for which both can be measured."""
-    found = []
+    sets = []
     for path in results_files():
         try:
             results = unpack(path)
@@ -68,46 +68,53 @@ def shipped() -> tuple[Measured, ...]:
         if results.header.pool and rate.value is not None and not results.header.open_ended:
             one = sum(float(r.is_right(r.pool_answer).mean()) for r in results.records)
             title = title_of(path)
-            found.append(Measured(title, one / len(results.records), rate.value, rate.trials))
-    return tuple(found)
+            sets.append(Measured(title, one / len(results.records), rate.value, rate.trials))
+    return tuple(sets)
 
 
 @lru_cache(maxsize=1)
 def simulated() -> dict[str, list[float]]:
     """The map's worlds: `one`, `near_miss` as the chain met them, and the `difference`."""
-    made: dict[str, list[float]] = from_json(Path(MAP).read_text(encoding="utf-8"))["worlds"]
-    return made
+    worlds: dict[str, list[float]] = from_json(Path(MAP).read_text(encoding="utf-8"))["worlds"]
+    return worlds
 
 
-def curve_figure(found: Exploration) -> Figure:
+def curve_figure(study: Exploration) -> Figure:
     """How often each method is right against compute, with any of n, which no rule can exceed."""
     traces: list[Trace] = []
     for method in RULES:
-        rates = [found.rate(method, place) for place in range(len(found.ns))]
+        rates = [study.rate(method, place) for place in range(len(study.ns))]
         low, high = zip(*(rate.band or (0.0, 1.0) for rate in rates), strict=True)
         look = curve_of(method, name=curve_name(method), hovertemplate="%{y:.1%}")
         traces += [
-            scatter(**band_of(method, found.ns, low, high), legendgroup=method),
-            scatter(x=found.ns, y=[r.value for r in rates], **look, legendgroup=method),
+            scatter(**band_of(method, study.ns, low, high), legendgroup=method),
+            scatter(x=study.ns, y=[r.value for r in rates], **look, legendgroup=method),
         ]
-    ends, ceiling = [found.ns[0], found.ns[-1]], "at least one of n is right: the ceiling"
+    ends, ceiling = (
+        [study.ns[0], study.ns[-1]],
+        "at least one of n is right: the ceiling",
+    )
     thin = {"width": 1, "showlegend": False}
     traces += [
-        curve(ceiling, found.ns, found.any_of, "base", ".1%", width=2, dash="dot"),
-        curve("one sample", ends, [found.one] * 2, "base", ".2%", **thin),
+        curve(ceiling, study.ns, study.any_of, "base", ".1%", width=2, dash="dot"),
+        curve("one sample", ends, [study.one] * 2, "base", ".2%", **thin),
     ]
     return figure(
         traces,
         x="compute, in samples",
         y="right",
-        xaxis={"type": "log", "tickvals": found.ns, "ticktext": [str(n) for n in found.ns]},
+        xaxis={
+            "type": "log",
+            "tickvals": study.ns,
+            "ticktext": [str(n) for n in study.ns],
+        },
         yaxis={"tickformat": ".0%", "rangemode": "tozero"},
     )
 
 
-def map_figure(found: Exploration) -> Figure:
+def map_figure(study: Exploration) -> Figure:
     """QAlign minus weighted vote in many worlds, where shipped sets lie, and this world."""
-    worlds, here = simulated(), found.near_misses.value
+    worlds, here = simulated(), study.near_misses.value
     colours = [[0, colour("wmv")], [0.5, "rgba(128, 138, 150, 0.25)"], [1, colour("qalign")]]
     points = [100 * d for d in worlds["difference"]]
     sets = shipped()
@@ -128,9 +135,9 @@ def map_figure(found: Exploration) -> Figure:
                 customdata=[[s.name, s.pairs] for s in sets],
                 hovertemplate="%{customdata[0]}: %{customdata[1]:,} pairs<extra></extra>"),
     ]  # fmt: skip
-    if here is not None and found.one > 0:
+    if here is not None and study.one > 0:
         traces.append(
-            scatter(x=[found.one], y=[1 - min(here, MOST)], mode="markers", name="your settings",
+            scatter(x=[study.one], y=[1 - min(here, MOST)], mode="markers", name="your settings",
                     marker={"symbol": "circle-open", "size": 18, "color": "#1d2430",
                             "line": {"width": 3}}, hoverinfo="skip")
         )  # fmt: skip
@@ -144,18 +151,18 @@ def map_figure(found: Exploration) -> Figure:
                "ticktext": list(RARITIES.values()), "tickangle": 0,
                "range": [math.log10(0.6), math.log10(0.0002)]},
         # by how often it is wrong: what matters is between 90 and 99.8%
-        yaxis={"type": "log", "tickvals": [1 - share for share in TOLD_APART],
-               "ticktext": [f"{100 * share:g}%" for share in TOLD_APART],
+        yaxis={"type": "log", "tickvals": [1 - share for share in NEAR_MISS_TICKS],
+               "ticktext": [f"{100 * share:g}%" for share in NEAR_MISS_TICKS],
                "range": [math.log10(1 - LEAST), math.log10(1 - MOST)]},
         shapes=[line_at(1 / 300)],
     )  # fmt: skip
 
 
-def told(found: Exploration) -> tuple[Words, ...]:
-    """What follows from this world, with its uncertainty."""
-    n, ceiling = found.ns[-1], float(found.any_of[-1])
-    ahead = found.difference("qalign", "wmv")
-    right, least, _ = _rate(found, "qalign")
+def describe(study: Exploration) -> tuple[Words, ...]:
+    """Describe the result in this world, with its uncertainty."""
+    n, ceiling = study.ns[-1], float(study.any_of[-1])
+    ahead = study.difference("qalign", "wmv")
+    right, least, _ = _rate(study, "qalign")
     if ahead.verdict == "ahead":
         verdict = "Here a chain is worth it"
     elif ahead.verdict == "behind":
@@ -169,38 +176,42 @@ def told(found: Exploration) -> tuple[Words, ...]:
         else ""
     )
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
-        ("One sample is right", f"1 time in {number(round(1 / found.one))}"),
+        ("One sample is right", f"1 time in {number(round(1 / study.one))}"),
         (f"At least one of {n} is right", percent(ceiling)),
-        ("QAlign", _band(found, "qalign"), "good"),
-        *((curve_name(each), _band(found, each)) for each in RULES if each != "qalign"),
+        ("QAlign", _band(study, "qalign"), "good"),
+        *((curve_name(each), _band(study, each)) for each in RULES if each != "qalign"),
     ]
-    said = (
+    sentence = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
         f"is {gap(ahead)}.{more} Every method was simulated on the same "
-        f"{found.right['qalign'].shape[1]} problems. “One sample is right” and “At least one of "
+        f"{study.right['qalign'].shape[1]} problems. “One sample is right” and “At least one of "
         f"{n} is right” are exact."
     )
-    return note(said), facts(cards)
+    return note(sentence), facts(cards)
 
 
-def _rate(found: Exploration, method: str) -> tuple[float, float, float]:
+def _rate(study: Exploration, method: str) -> tuple[float, float, float]:
     """How often a method is right, and the band of that."""
-    rate = found.rate(method)
+    rate = study.rate(method)
     assert rate.value is not None
     assert rate.band is not None
     return rate.value, *rate.band
 
 
-def _band(found: Exploration, method: str) -> str:
-    value, low, high = _rate(found, method)
+def _band(study: Exploration, method: str) -> str:
+    value, low, high = _rate(study, method)
     return f"{percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
 
 
-def curve_table(found: Exploration) -> Words:
+def curve_table(study: Exploration) -> Words:
     """Every method at every budget."""
     rows = [
-        (str(n), *(found.rate(method, k).value for method in RULES), float(found.any_of[k]))
-        for k, n in enumerate(found.ns)
+        (
+            str(n),
+            *(study.rate(method, k).value for method in RULES),
+            float(study.any_of[k]),
+        )
+        for k, n in enumerate(study.ns)
     ]
     return table(("samples", *(curve_name(method) for method in RULES), "any of n"), rows)
 
@@ -226,9 +237,9 @@ def draw(
 ) -> View:
     """Everything that the section shows."""
     situation = Situation(int(decisions), chance / 100, near_miss / 100, beta, agree / 100)
-    found = explore(situation, most=int(budget))
-    curves = curve_figure(found), curve_table(found)
-    return View(told(found), (curves, (map_figure(found), map_table())))
+    study = explore(situation, most=int(budget))
+    curves = curve_figure(study), curve_table(study)
+    return View(describe(study), (curves, (map_figure(study), map_table())))
 
 
 def controls() -> list[Component]:

@@ -38,11 +38,11 @@ SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
 
 
-def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
+def method_figure(results: tuple[Outcome, ...], what: str) -> Figure:
     """Expected accuracy or proxy reward of every method against n ("accuracy" or "proxy")."""
     traces = []
     for id_ in RULES:
-        mine = [o for o in found if o.method == id_]
+        mine = [o for o in results if o.method == id_]
         look = curve_of(id_, name=curve_name(id_), hovertemplate="%{y:.3f}")
         traces.append(scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **look))
     accuracy = what == "accuracy"
@@ -78,10 +78,10 @@ def target_figure(example: Example) -> Figure:
     )
 
 
-def story(example: Example, found: tuple[Outcome, ...]) -> tuple[Words, ...]:
+def story(example: Example, results: tuple[Outcome, ...]) -> tuple[Words, ...]:
     """Both halves of it, in words and numbers of this setting."""
-    last = {o.method: o for o in found if o.n == SAMPLES[-1]}
-    best = max((o for o in found if o.method == "bon"), key=lambda o: o.accuracy)
+    last = {o.method: o for o in results if o.n == SAMPLES[-1]}
+    best = max((o for o in results if o.method == "bon"), key=lambda o: o.accuracy)
     right, _, hack = (float(p) for p in example.target())
     cards = facts(
         [
@@ -113,11 +113,11 @@ def story(example: Example, found: tuple[Outcome, ...]) -> tuple[Words, ...]:
     return cards, note(words)
 
 
-def outcome_table(found: tuple[Outcome, ...]) -> Words:
+def outcome_table(results: tuple[Outcome, ...]) -> Words:
     """Every method at every n."""
     return table(
         ("method", "n", "P(A), accuracy", "P(B)", "P(C)", "proxy reward"),
-        [(curve_name(o.method), str(o.n), *o.answers, o.proxy) for o in found],
+        [(curve_name(o.method), str(o.n), *o.answers, o.proxy) for o in results],
     )
 
 
@@ -134,10 +134,12 @@ def target_table(example: Example) -> Words:
 def draw(hack_percent: float, hack_reward: float, beta: float) -> View:
     """Everything that the section shows."""
     example = Example(hack_percent / 100, hack_reward, beta)
-    found = outcomes(example)
-    rows = outcome_table(found)
-    methods = [(method_figure(found, what), rows) for what in ("accuracy", "proxy")]
-    return View(story(example, found), (*methods, (target_figure(example), target_table(example))))
+    results = outcomes(example)
+    rows = outcome_table(results)
+    methods = [(method_figure(results, what), rows) for what in ("accuracy", "proxy")]
+    return View(
+        story(example, results), (*methods, (target_figure(example), target_table(example)))
+    )
 
 
 def controls() -> list[Component]:
