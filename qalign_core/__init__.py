@@ -1,14 +1,18 @@
 """QAlign's engine: an exact Metropolis-Hastings chain over a language model's responses.
 
-Importing it loads neither torch nor gradio; a torch model is imported when one is loaded.
+    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    steps = collect(run_chain(lm, rm, "What is 2 + 2?", beta=1.0, steps=64, seed=7))
+    Trace.collect(steps).to_frame()
 
-Order of reading:
-1. `types`, `protocols`: what a response and a step are, and what a model and a reward must do.
-2. `target`: what the chain samples, and the log ratio of two texts under it.
+The import loads neither torch nor gradio; torch is imported when a local model is loaded.
+
+Suggested order of reading:
+1. `types`, `protocols`: responses and steps, and the interfaces of models and rewards.
+2. `target`: the distribution that the chain samples, and the log ratio of two texts under it.
 3. `chain/moves/suffix`, `chain/kernel`: the proposal, and the rule that accepts it.
-4. `chain/chain`: the step, and the loop over it.
-5. `decide/rules`: how an answer is chosen from states or samples.
-6. `run`, `record/runner`: one run with all its settings, drawn and written to a trace.
+4. `chain/chain`: one step, and the loop over steps.
+5. `decide/rules`: choosing an answer from states or samples.
+6. `run`, `record/runner`: the settings of a run, and drawing it into a trace.
 """
 
 from qalign_core.chain.chain import run_chain, run_chains

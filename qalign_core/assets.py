@@ -1,4 +1,4 @@
-"""Where the project's data lie: beside the package in a checkout, inside it once installed."""
+"""Locate the project's data: next to the package in a checkout, inside it once installed."""
 
 from pathlib import Path
 
@@ -9,4 +9,4 @@ ASSETS = next(
     for folder in (_PACKAGE / "assets", _PACKAGE.parent / "assets")
     if (folder / "registry.toml").is_file()
 )
-"""The folder with the embedded models, the registry, problem sets and recorded runs."""
+"""The folder of the embedded models, the registry, problem sets and recorded runs."""

@@ -1,4 +1,4 @@
-"""Errors that a user can meet, one sentence each: what was received and expected, what to do."""
+"""Errors for users, one sentence each: what was received, what was expected, what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class QAlignError(Exception):
-    """Base of all errors that are meant for the user; `str(error)` is one plain sentence."""
+    """Base of all errors for users; `str(error)` is one plain sentence."""
 
 
 class InvalidSetting(QAlignError, ValueError):
@@ -14,7 +14,7 @@ class InvalidSetting(QAlignError, ValueError):
 
 
 class Busy(InvalidSetting):
-    """A server has as many runs as it takes; later there is room again."""
+    """A server already has its maximum number of runs; try again later."""
 
 
 class InvalidPrompt(QAlignError, ValueError):
@@ -26,7 +26,7 @@ class InvalidReward(QAlignError, ValueError):
 
 
 class ModelContractError(QAlignError):
-    """A language model broke the contract that the chain's exactness rests on."""
+    """A language model broke the contract that the chain requires."""
 
 
 class ModelLoadError(QAlignError):
@@ -34,7 +34,7 @@ class ModelLoadError(QAlignError):
 
 
 class NotEnoughMemory(ModelLoadError):
-    """A model is larger than the memory that is free; unloading another may help."""
+    """A model is larger than the free memory; unloading another model may help."""
 
 
 class EngineError(QAlignError):
@@ -50,10 +50,10 @@ class InvalidTask(QAlignError, ValueError):
 
 
 @contextmanager
-def on_disk(path: Path | str, done: str, advice: str, kind: type[QAlignError]) -> Iterator[None]:
-    """Turn what the disk refuses into one sentence: `path` cannot be `done`, for its reason."""
+def on_disk(path: Path | str, action: str, advice: str, kind: type[QAlignError]) -> Iterator[None]:
+    """Turn an OSError into one sentence: `path` cannot be read or written, with the reason."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise kind(f"{path} cannot be {done} ({reason}); {advice}") from error
+        raise kind(f"{path} cannot be {action} ({reason}); {advice}") from error

@@ -1,8 +1,12 @@
-"""A prompt of several messages, written as one text, so that all that takes a prompt takes it.
+"""Conversations as prompts: several messages in one text.
 
-A prompt is one user message, as it stands, or a conversation: the JSON list of its messages,
-`[{"role": "system", "content": "…"}, {"role": "user", "content": "…"}]`. A text that begins as such
-a list does is read as one, and a user message that begins so is written as a list.
+    >>> talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    >>> prompt = format_prompt(talk)
+    >>> question_of(prompt), messages_of(prompt) == talk
+    ('Hello', True)
+
+A prompt is either one user message or the JSON list of the messages of a conversation. A text that
+begins like such a list is parsed as one; a user message that begins so is formatted as a list.
 """
 
 import json
@@ -15,37 +19,37 @@ ROLES = ("system", "user", "assistant")
 _BEGINS = '[{"role"'
 
 Message = Mapping[str, str]
-"""A message: its `role` and its `content`."""
+"""A message with its `role` and `content`."""
 
 
 def is_conversation(prompt: str) -> bool:
-    """Whether a prompt is a list of messages."""
+    """True if a prompt is a list of messages."""
     return prompt.lstrip().startswith(_BEGINS)
 
 
 def format_prompt(messages: object) -> str:
-    """Messages as a prompt; a single message of the user is its own text.
+    """Format messages as a prompt; a single user message is its own text.
 
     Raises:
-        InvalidPrompt: they are no conversation that a model can answer.
+        InvalidPrompt: they are not a conversation that a model can answer.
     """
-    found = _checked(messages)
-    text = found[0]["content"]
-    if len(found) == 1 and not is_conversation(text):
+    conversation = _check_messages(messages)
+    text = conversation[0]["content"]
+    if len(conversation) == 1 and not is_conversation(text):
         return text
-    return json.dumps(found, ensure_ascii=False)
+    return json.dumps(conversation, ensure_ascii=False)
 
 
 def messages_of(prompt: str) -> list[Message]:
-    """The messages of a prompt, the last one the user's.
+    """Return the messages of a prompt; the last one is the user's.
 
     Raises:
-        InvalidPrompt: it begins as a list of messages and is none.
+        InvalidPrompt: it begins like a list of messages but is not one.
     """
     if not is_conversation(prompt):
         return [{"role": "user", "content": prompt}]
     try:
-        return _checked(from_json(prompt))
+        return _check_messages(from_json(prompt))
     except ValueError as error:
         if isinstance(error, InvalidPrompt):
             raise
@@ -56,22 +60,22 @@ def messages_of(prompt: str) -> list[Message]:
 
 
 def question_of(prompt: str) -> str:
-    """The last message of a prompt: the question that is answered."""
+    """Return the last message of a prompt: the question to answer."""
     return messages_of(prompt)[-1]["content"]
 
 
 def transcript(prompt: str) -> str:
-    """A prompt as plain text for a reader: the messages of a conversation, each with its role."""
+    """Format a prompt for a reader: the messages of a conversation, each with its role."""
     messages = messages_of(prompt)
     if len(messages) == 1:
         return messages[0]["content"]
     return "\n\n".join(f"{each['role'].capitalize()}: {each['content']}" for each in messages)
 
 
-def _checked(messages: object) -> list[Message]:
+def _check_messages(messages: object) -> list[Message]:
     if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping):
         raise InvalidPrompt(f"messages must be a list, got {short_repr(messages)}")
-    found: list[Message] = []
+    conversation: list[Message] = []
     for number, each in enumerate(messages):
         if not isinstance(each, Mapping) or set(each) != {"role", "content"}:
             raise InvalidPrompt(
@@ -88,7 +92,8 @@ def _checked(messages: object) -> list[Message]:
                 f"message {number} has the content {short_repr(each['content'])}; a text "
                 "was expected"
             )
-        found.append({"role": each["role"], "content": each["content"]})
-    if not found or found[-1]["role"] != "user" or not found[-1]["content"].strip():
+        conversation.append({"role": each["role"], "content": each["content"]})
+    last = conversation[-1] if conversation else {"role": "", "content": ""}
+    if last["role"] != "user" or not last["content"].strip():
         raise InvalidPrompt("the last message must be the user's, and not empty; add a question")
-    return found
+    return conversation

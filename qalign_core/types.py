@@ -1,4 +1,13 @@
-"""The values that the engine hands around: frozen, so a step that was yielded never changes."""
+"""The values of a chain, frozen: responses, proposals, steps, traces, decisions.
+
+    >>> response = Response((5, 9, 2), text="4", finished=True, log_probs=(-0.5, -1.0, -0.25))
+    >>> len(response), response.log_prob
+    (3, -1.75)
+    >>> Cost(generated=3) + Cost(generated=2, scored=5)
+    Cost(generated=5, scored=5, read=0)
+
+Since they are frozen, a step that was yielded never changes.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -11,21 +20,21 @@ from numpy.typing import NDArray
 from qalign_core.run import Run
 
 Array = NDArray[Any]
-"""Type of the arrays of numbers; each docstring gives the shape."""
+"""Type of numeric arrays; each docstring gives the shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response `y`: the ids that the LM emitted, EOS included if it ended by itself.
+    """A response `y`: the token ids from the LM, including the EOS if it has one.
 
     Attributes:
         tokens: token ids; `len(response)` is the `|y|` of the acceptance ratio.
-        text: the decoded ids without special tokens, for people; never tokenised again.
+        text: the decoded ids without special tokens, for display; never tokenized again.
         finished: True if the last id is an EOS, False if the length limit cut the response.
-        pieces: the text of each token, for display only (empty, or one string a token).
+        pieces: the text of each token, for display only (empty, or one string per token).
         log_probs: natural log of the probability of each id under the distribution that it was
-            drawn from (temperature, top-p, top-k); empty if the model does not say. `extend` may
-            give those of its new ids alone, and the chain has those of the prefix.
+            drawn from (temperature, top-p, top-k); empty if the model does not return them.
+            `extend` may return those of its new ids alone; the chain has those of the prefix.
     """
 
     tokens: tuple[int, ...]
@@ -39,21 +48,21 @@ class Response:
 
     @property
     def log_prob(self) -> float | None:
-        """Natural log of p(y|x) of the whole response as sampled; None if the model does not say.
+        """Natural log of p(y|x) of the whole response as sampled; None if unknown.
 
-        An end at the length limit has probability 1, so there is nothing to add for it.
+        An end at the length limit has probability 1, so it adds nothing.
         """
         return math.fsum(self.log_probs) if len(self.log_probs) == len(self.tokens) else None
 
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """What a model, as sampled, thinks of a token where it stands.
+    """A token's probability under a model, as sampled, given the tokens before it.
 
     Attributes:
         log_p: natural log of its probability.
-        others: the most probable tokens in its place, as texts, each with its natural log.
-        entropy: of the distribution in its place, in nats; None if the model does not return it.
+        others: the most probable tokens at this position, as texts, each with its natural log.
+        entropy: entropy of the distribution at this position, in nats; None if unknown.
     """
 
     log_p: float
@@ -63,12 +72,12 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tokens of compute, a function of the run alone (`chain.cost`); `+` goes field by field.
+    """Tokens of compute, a function of the run alone (`chain.cost`); `+` adds field by field.
 
     Attributes:
         generated: new tokens drawn from the LM.
         scored: tokens that the RM processes.
-        read: tokens that were kept, and that the LM reads again behind new ones.
+        read: kept tokens that the LM reads again after new ones.
     """
 
     generated: int = 0
@@ -88,7 +97,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Prices tokens in one unit: FLOPs, or the LM's tokens where its size is unknown.
+    """Converts costs to one unit: FLOPs, or the LM's tokens if its size is unknown.
 
     Attributes:
         lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
@@ -99,23 +108,23 @@ class CostModel:
 
     @property
     def unit(self) -> str:
-        """What `price` counts."""
+        """The unit of `price`."""
         return "FLOPs" if self.lm_parameters else "tokens processed"
 
     def price(self, cost: Cost) -> int:
-        """FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
+        """Return FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
         if not self.lm_parameters:
             return cost.processed
         return 2 * (self.lm_parameters * cost.processed + self.rm_parameters * cost.scored)
 
     def prompt_price(self, n_read: int, n_scored: int) -> int:
-        """What a run pays once, whatever it draws: each model reads its tokens of the prompt."""
+        """Return the price of reading the prompt, which a run pays once."""
         return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredResponse:
-    """A response and its reward `r(x, y)` (raw RM units); `cost` is what both took."""
+    """A response, its reward `r(x, y)` (raw RM units), and the cost of both."""
 
     response: Response
     reward: float
@@ -123,18 +132,18 @@ class ScoredResponse:
 
     @property
     def log_prob(self) -> float | None:
-        """Natural log of p(y|x) of the response as sampled; None if the model does not say."""
+        """Natural log of p(y|x) of the response as sampled; None if unknown."""
         return self.response.log_prob
 
 
 @dataclass(frozen=True, slots=True)
 class NoProposal:
-    """A move that could make no proposal: no response and no reward, but its cost counts.
+    """The result of a move that made no proposal: no response and no reward, but a cost.
 
     Attributes:
-        reason: in a few plain words.
-        kept: how many ids of the state were kept before it drew.
-        tokens: the ids drawn in vain.
+        reason: a short description.
+        kept: number of ids of the state that were kept before drawing.
+        tokens: the ids drawn and discarded.
         pieces: their texts, for display.
     """
 
@@ -148,23 +157,23 @@ class NoProposal:
 class Step:
     """One step of a chain: the proposal is kept even if it was rejected.
 
-    `t = 0` is the initial draw: index 0, `current` is the draw itself, accepted by definition,
-    `log_alpha = 0` and `log_u = -inf` since no `u` decided it.
+    `t = 0` is the initial draw: index 0, `current` is the draw itself, accepted by definition with
+    `log_alpha = 0` and `log_u = -inf`.
 
     Attributes:
         chain: number of the chain within its run.
         t: number of the step, 0 to T.
         index: the first `index` ids of `current` were kept.
         current: the state before the step.
-        proposal: the candidate state; where the move refused, `current` itself.
+        proposal: the candidate state; `current` itself if the move made no proposal.
         log_alpha: natural log of the acceptance probability, <= 0.
         log_u: natural log of the uniform draw; accepted iff `log_u < log_alpha`.
-        accepted: the verdict.
+        accepted: True if the proposal was accepted.
         cost: tokens spent on this step.
-        kept_again: the last `kept_again` ids of `current` were kept too.
-        log_correction: what the move adds to the target's log ratio; None in a trace of the
-            paper's move, where it is `log(|y| / |y'|)`.
-        refused: why there is no proposal, if there is none.
+        kept_again: the last `kept_again` ids of `current` were also kept.
+        log_correction: the move's term in log alpha; None in a trace of the paper's move, where it
+            is `log(|y| / |y'|)`.
+        refused: the reason if the move made no proposal.
     """
 
     chain: int
@@ -182,25 +191,25 @@ class Step:
 
     @property
     def state(self) -> ScoredResponse:
-        """The chain's state after the step: on rejection the old one, counted again."""
+        """The chain's state after the step; after a rejection the old state, counted again."""
         return self.proposal if self.accepted else self.current
 
     @property
     def changed(self) -> bool:
-        """Whether the proposal differs from the state that it was drawn from."""
+        """True if the proposal differs from the state before the step."""
         return self.proposal.response.tokens != self.current.response.tokens
 
 
 @dataclass(frozen=True)
 class Header(Run):
-    """What was run: the run itself, and what its models said of themselves.
+    """The settings of a run, and what its models reported of themselves.
 
     Attributes:
         lm_revision, rm_revision: exact versions of the models, with "int8" for rounded weights.
         lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
-        created: when it began (ISO 8601).
-        notes: what must be said of the models, such as that one is approximate, or of the move.
-        move_revision: hash of the file of one's own moves; empty without one.
+        created: time of the start (ISO 8601).
+        notes: remarks on the models or the move, for instance that a model is approximate.
+        move_revision: hashes of the files of the user's own moves; empty if there are none.
     """
 
     lm_revision: str = ""
@@ -213,27 +222,27 @@ class Header(Run):
 
     @property
     def meter(self) -> CostModel:
-        """What prices a draw of these models."""
+        """The cost model of these two models."""
         return CostModel(self.lm_parameters, self.rm_parameters)
 
     @property
     def open_ended(self) -> bool:
-        """Whether minimum Bayes risk with ROUGE-1 takes the place of the votes."""
+        """True if the prompt is open-ended: minimum Bayes risk with ROUGE-1 replaces voting."""
         return self.extractor is None
 
     @property
     def run(self) -> Run:
-        """The run that draws the same again."""
+        """The run that repeats the same draws."""
         return Run(**{name: getattr(self, name) for name in Run.kinds()})
 
 
 @dataclass(frozen=True)
 class TraceHeader(Header):
-    """What the run of one prompt was.
+    """Header of the run of one prompt.
 
     Attributes:
-        prompt_tokens: the prompt's length for the LM, which reads it once a run.
-        prompt_scored: tokens of it that the RM reads once a run.
+        prompt_tokens: length of the prompt for the LM, which reads it once per run.
+        prompt_scored: tokens of the prompt that the RM reads once per run.
     """
 
     prompt_tokens: int = 0
@@ -246,10 +255,10 @@ class SetHeader(Header):
 
     Attributes:
         task: name of the set.
-        problems: ids of all its problems, done or not.
+        problems: ids of all its problems, finished or not.
         digest: hash of the whole set.
-        command: how to run it again.
-        source: where its rows are from: preset, and the hub's revision or the file's hash.
+        command: the command that repeats the run.
+        source: origin of its rows: preset, and revision on the hub or hash of the file.
     """
 
     task: str = ""
@@ -261,11 +270,11 @@ class SetHeader(Header):
 
 @dataclass(frozen=True)
 class Trace:
-    """A run as it happened.
+    """A recorded run.
 
     Attributes:
-        header: what was run.
-        steps: the steps of all chains, in the order in which they came.
+        header: the settings of the run.
+        steps: the steps of all chains, in order of arrival.
         pool: independent samples of the model alone, in order of their number.
         end: (reason, message) once the run has ended; the reason is "finished", "stopped" or
             "failed".
@@ -276,13 +285,13 @@ class Trace:
     pool: tuple[ScoredResponse, ...] = ()
     end: tuple[str, str] | None = None
 
-    # `qalign_core` sets these two: pandas and ArviZ are imported when one is called
+    # set by `qalign_core`, so that pandas and ArviZ are imported only when one is called
     to_frame: ClassVar[Callable[["Trace"], Any]]
     to_datatree: ClassVar[Callable[["Trace"], Any]]
 
     @classmethod
     def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Self:
-        """Make a trace of steps already drawn: `Trace.collect([s async for s in ...])`."""
+        """Make a trace of steps: `Trace.collect([step async for step in run_chain(...)])`."""
         collected = tuple(steps)
         if header is None:
             chains = {step.chain for step in collected}
@@ -293,10 +302,10 @@ class Trace:
     @cached_property
     def chains(self) -> dict[int, tuple[Step, ...]]:
         """The steps of each chain by its number, both ascending."""
-        found: dict[int, list[Step]] = {}
+        chains: dict[int, list[Step]] = {}
         for step in sorted(self.steps, key=lambda step: (step.chain, step.t)):
-            found.setdefault(step.chain, []).append(step)
-        return {chain: tuple(steps) for chain, steps in found.items()}
+            chains.setdefault(step.chain, []).append(step)
+        return {chain: tuple(steps) for chain, steps in chains.items()}
 
     @property
     def states(self) -> tuple[ScoredResponse, ...]:
@@ -311,15 +320,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A final answer and why.
+    """A final answer and the evidence for it.
 
     Attributes:
-        answer: the extracted final answer, or None if no sample had one (or none was asked for).
+        answer: the extracted final answer, or None if no sample had one (or there is no extractor).
         chosen: the response that represents the answer; None only if there was none.
-        index: its place among the samples; None only if there was none.
+        index: its position among the samples; None only if there was none.
         shares: weight of every answer (of all weight, abstentions included), best first.
         weights: the weight of each sample, summing to 1.
-        scores: what the rule maximised, a value a sample (reward, vote share, expected utility).
+        scores: what the rule maximized, per sample (reward, vote share, expected utility).
     """
 
     answer: str | None

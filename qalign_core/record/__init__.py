@@ -1,1 +1,1 @@
-"""The record of a run: its trace, and how it is drawn and resumed."""
+"""Runs: drawing one, its trace format and files, and data frames."""

@@ -1,4 +1,8 @@
-"""What was drawn as other libraries read it: a pandas DataFrame, a DataTree of ArviZ."""
+"""Export draws to other libraries: a pandas DataFrame, an ArviZ DataTree.
+
+trace = load_trace("run.jsonl")
+to_frame(trace).groupby("chain")["reward"].mean()
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def to_frame(draws: Trace | Iterable[Step | ScoredResponse]) -> "pd.DataFrame":
-    """One row per draw: steps of a chain, independent samples, or all of a trace.
+    """Return one row per draw: steps of a chain, independent samples, or a whole trace.
 
     A step's row holds the state after it, and the proposal's reward and text; `t` numbers the
     steps of a chain, or the samples. Rewards are in raw RM units, log-probabilities natural logs.
@@ -28,13 +32,13 @@ def to_frame(draws: Trace | Iterable[Step | ScoredResponse]) -> "pd.DataFrame":
     n = 0
     for draw in draws:
         if isinstance(draw, Step):
-            place = {"source": "chain", "chain": draw.chain, "t": draw.t, "index": draw.index}
-            place |= {"log_alpha": draw.log_alpha, "log_u": draw.log_u, "accepted": draw.accepted}
+            row = {"source": "chain", "chain": draw.chain, "t": draw.t, "index": draw.index}
+            row |= {"log_alpha": draw.log_alpha, "log_u": draw.log_u, "accepted": draw.accepted}
             proposal = draw.proposal
-            place |= {"proposed_reward": proposal.reward, "proposed": proposal.response.text}
-            rows.append(place | _told(draw.state) | _cost(draw))
+            row |= {"proposed_reward": proposal.reward, "proposed": proposal.response.text}
+            rows.append(row | _state_columns(draw.state) | _cost_columns(draw))
         else:
-            rows.append({"source": "pool", "t": n} | _told(draw) | _cost(draw))
+            rows.append({"source": "pool", "t": n} | _state_columns(draw) | _cost_columns(draw))
             n += 1
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys([*_COLUMNS, *_TEXTS])))
     return frame.astype({"chain": "Int64", "index": "Int64", "accepted": "boolean"})
@@ -47,22 +51,22 @@ _COLUMNS = (
 _TEXTS = ("text", "proposed")
 
 
-def _told(draw: ScoredResponse) -> dict[str, Any]:
+def _state_columns(draw: ScoredResponse) -> dict[str, Any]:
     response = draw.response
-    told = {"reward": draw.reward, "log_prob": response.log_prob, "tokens": len(response)}
-    return told | {"finished": response.finished, "text": response.text}
+    columns = {"reward": draw.reward, "log_prob": response.log_prob, "tokens": len(response)}
+    return columns | {"finished": response.finished, "text": response.text}
 
 
-def _cost(draw: Step | ScoredResponse) -> dict[str, int]:
+def _cost_columns(draw: Step | ScoredResponse) -> dict[str, int]:
     return {"generated": draw.cost.generated, "scored": draw.cost.scored}
 
 
 def to_datatree(draws: Trace | Iterable[Step]) -> Any:
-    """Chains as ArviZ reads them: the reward and length of the states, by chain.
+    """Return chains as an ArviZ DataTree: reward and length of the states, by chain.
 
-    Their log-probabilities too, where each is known. Longer chains are cut at the end of the
-    shortest. `sample_stats` has each step's acceptance probability (nan for the first draft, which
-    no coin decides), whether it was accepted (the first draft is), and its index.
+    It has their log-probabilities too if all are known. Longer chains are cut to the length of the
+    shortest. `sample_stats` has each step's acceptance probability (nan for the initial draw, which
+    is always accepted), whether it was accepted, and its index.
 
     Raises:
         InvalidSetting: arviz-base is not installed, or there is no step.
@@ -79,18 +83,19 @@ def to_datatree(draws: Trace | Iterable[Step]) -> Any:
     length = min(map(len, trace.chains.values()))
     chains = [steps[:length] for steps in trace.chains.values()]
 
-    def each(of: Callable[[Step], Any]) -> Array:
+    def values(of: Callable[[Step], Any]) -> Array:
         return np.array([[of(step) for step in chain] for chain in chains])
 
     posterior = {
-        "reward": each(lambda step: step.state.reward),
-        "length": each(lambda step: len(step.state.response)),
-        "log_prob": each(lambda step: step.state.response.log_prob),
+        "reward": values(lambda step: step.state.reward),
+        "length": values(lambda step: len(step.state.response)),
+        "log_prob": values(lambda step: step.state.response.log_prob),
     }
-    known = {name: of for name, of in posterior.items() if of.dtype != object}  # None is none
+    # an unknown log-probability is None, which makes the array one of objects
+    known = {name: array for name, array in posterior.items() if array.dtype != object}
     stats = {
-        "acceptance_rate": each(lambda step: math.exp(step.log_alpha) if step.t else math.nan),
-        "accepted": each(lambda step: step.accepted),
-        "index": each(lambda step: step.index),
+        "acceptance_rate": values(lambda step: math.exp(step.log_alpha) if step.t else math.nan),
+        "accepted": values(lambda step: step.accepted),
+        "index": values(lambda step: step.index),
     }
     return from_dict({"posterior": known, "sample_stats": stats})

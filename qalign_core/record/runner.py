@@ -1,7 +1,11 @@
-"""One run, drawn: the steps of its chains and the samples of its pool, and the lines they become.
+"""Draw one run: the steps of its chains, the samples of its pool, and the lines of its trace.
 
-Every command and every page draws here. The draws are a function of the run and its models
-alone: an interrupted run that is resumed continues as if it had never stopped.
+Every command and every page draws with this module. The draws are a function of the run and its
+models alone, so a resumed run continues as if it had never stopped.
+
+    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    async for item in record(lm, rm, Run(prompt="What is 2 + 2?", steps=8)):
+        file.write(item.line)
 """
 
 from collections import Counter
@@ -28,23 +32,23 @@ from qalign_core.run import Run, Sampling
 from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
 
 TOLERANCE = 0.02
-"""How far apart, relatively, the compute of chains and pool may end at equal FLOPs."""
+"""Largest relative difference in compute between chains and pool at equal FLOPs."""
 
-_AHEAD = 8  # samples of a pool that are drawn at once
-_AHEAD_ASIDE = 4  # where chains come first: samples must not fill every row of the engine
+_AHEAD = 8  # samples of a pool drawn concurrently
+_AHEAD_IN_BACKGROUND = 4  # while chains have priority: samples must not fill every row
 
 Draw = Step | ScoredResponse
 """A step of a chain, or an independent sample."""
 
 
 def header_fields(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
-    """A run, and what its models say of themselves, as the fields of a `Header`."""
+    """Return the fields of a `Header`: the run, and what its models report of themselves."""
     sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
-    told = {name: getattr(run, name) for name in run.kinds()}
+    settings = {name: getattr(run, name) for name in run.kinds()}
     own = [own_move(part.name) for part in parse_moves(run.move) if part.is_own]
-    told |= {name: getattr(sampling, name) for name in Sampling.__slots__}
+    settings |= {name: getattr(sampling, name) for name in Sampling.__slots__}
     return {
-        **told,
+        **settings,
         "lm": lm.id,
         "rm": rm.id,
         "lm_revision": str(getattr(lm, "revision", "")),
@@ -58,7 +62,7 @@ def header_fields(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any
 
 
 def make_header(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
-    """The header of a run that starts now.
+    """Make the header of a run that starts now.
 
     Raises:
         InvalidPrompt: the prompt is empty, or longer than the model's context.
@@ -70,7 +74,7 @@ def make_header(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLine:
-    """One line of a trace (newline included), and what was drawn if it is a step or a sample."""
+    """One line of a trace (newline included), with its step or sample, if it has one."""
 
     line: str
     draw: Draw | None = None
@@ -88,24 +92,24 @@ async def record(
     Args:
         lm, rm: its models.
         run: what to draw.
-        known: what there is of it already; only the lines after that are yielded.
+        known: the part that exists already; only the lines after it are yielded.
 
     Raises:
-        QAlignError: as `draw`; a line that says so is yielded first.
+        QAlignError: as `draw`; a line with the reason is yielded first.
     """
     extract = get_extractor(run.extractor) if run.extractor else None
     if known is None:
         known = Trace(make_header(lm, rm, run))
         yield RecordedLine(header_line(known.header))
-    n, asked = len(known.pool), {"log_probs": run.needs_log_probs}
+    n, options = len(known.pool), {"log_probs": run.needs_log_probs}
     try:
-        async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
-            async for item in drawn:
+        async with aclosing(draw(lm, rm, run, known=known)) as draws:  # type: ignore[type-var]
+            async for item in draws:
                 if isinstance(item, Step):
-                    told = step_line(item, extract, **asked, corrections=run.move != Run.move)
-                    yield RecordedLine(told, item)
+                    line = step_line(item, extract, **options, corrections=run.move != Run.move)
+                    yield RecordedLine(line, item)
                 else:
-                    yield RecordedLine(sample_line(n, item, extract, **asked), item)
+                    yield RecordedLine(sample_line(n, item, extract, **options), item)
                     n += 1
     except QAlignError as error:
         yield RecordedLine(end_line("failed", str(error)))
@@ -117,37 +121,39 @@ async def record(
 def draw(
     lm: LanguageModel, rm: RewardModel, run: Run, *, known: Trace | None = None
 ) -> AsyncIterator[Draw]:
-    """Draw what a run lacks: steps of its chains and samples of its pool, as they arrive.
+    """Draw the missing steps and samples of a run and yield them as they arrive.
 
-    `run.matched` says what ends where. "none": chains and pool side by side, the chains first in
-    line. "pool": after every step the pool is filled up to what the chains have spent, so that a
-    run which is stopped half-way is a fair comparison up to there; if the last sample leaves the
-    two more than `TOLERANCE` apart, every chain makes a step more, and so on, never more than
-    double. "chain": the pool, then the chains, a step of each at a time, until they have spent as
-    much.
+    `run.matched` sets the order and the end. "none": chains and pool run concurrently, and the
+    chains have priority. "pool": after every step the pool catches up with the cost of the chains,
+    so that a run stopped halfway is a fair comparison up to that point; if the last sample leaves
+    the two costs more than `TOLERANCE` apart, every chain makes another step, up to twice the
+    number of steps. "chain": first the pool, then one step of each chain at a time, until the
+    chains have cost as much.
 
     Args:
         lm, rm: its models.
         run: what to draw.
-        known: what there is of it already.
+        known: the part that exists already.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward, EngineError.
     """
-    ways: dict[str, Callable[..., AsyncIterator[Draw]]] = {
+    streams: dict[str, Callable[..., AsyncIterator[Draw]]] = {
         "none": _side_by_side,
         "pool": _pool_matched,
         "chain": _chain_matched,
     }
-    return ways[run.matched](lm, rm, run, known or Trace(TraceHeader()))
+    return streams[run.matched](lm, rm, run, known or Trace(TraceHeader()))
 
 
 async def _side_by_side(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
 ) -> AsyncIterator[Draw]:
     async def pool() -> AsyncIterator[ScoredResponse]:
-        BACKGROUND.set(True)  # `merge` follows the pool in a task of its own
-        async for sample in _samples(lm, rm, run, known, _AHEAD_ASIDE):
+        BACKGROUND.set(
+            True
+        )  # `merge` runs the pool in its own task, so the chains keep their priority
+        async for sample in _samples(lm, rm, run, known, _AHEAD_IN_BACKGROUND):
             yield sample
 
     streams: list[AsyncIterator[Draw]] = [*_chains(lm, rm, run, _latest(known), run.steps), pool()]
@@ -159,7 +165,7 @@ async def _pool_matched(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
 ) -> AsyncIterator[Draw]:
     meter, latest = meter_of(lm, rm), _latest(known)
-    at = Counter[int]()  # the price of step t of all chains, where it is there already
+    at = Counter[int]()  # price of step t of all chains, where known
     for step in known.steps:
         at[step.t] += meter.price(step.cost)
     goal = sum(at[t] for t in range(run.steps + 1))
@@ -183,7 +189,7 @@ async def _pool_matched(
                     yield sample
             async for sample in catch_up():
                 yield sample
-            if at[last + 1]:  # it went on from here when it was drawn the first time
+            if at[last + 1]:  # the interrupted run went on from here
                 continue
             nearest = min(abs(total - goal) for total in accumulate(spent, initial=0))
             if len(spent) >= run.pool or nearest <= TOLERANCE * goal:
@@ -203,7 +209,7 @@ async def _chain_matched(
         chains = _chains(lm, rm, run, latest, run.steps)
         for chain in chains:
             stack.push_async_callback(chain.aclose)  # type: ignore[attr-defined]
-        # where one stopped in the middle of a round, the others have to catch up with it
+        # an interruption may have split a round: the other chains catch up first
         behind = {k: latest[k].t if k in latest else -1 for k in range(run.chains)}
         while spent < goal or len(set(behind.values())) > 1:
             t = min(behind.values())
@@ -223,15 +229,15 @@ def _latest(known: Trace) -> dict[int, Step]:
 def _chains(
     lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
 ) -> list[AsyncIterator[Step]]:
-    """Every chain of a run, from its latest step on to step number `steps`."""
-    how: dict[str, Any] = {"target": run.target, "move": run.move}
-    chain = partial(run_chain, lm, rm, run.prompt, steps=steps, seed=run.seed, **how)
+    """Return every chain of a run, from its latest step to step number `steps`."""
+    options: dict[str, Any] = {"target": run.target, "move": run.move}
+    chain = partial(run_chain, lm, rm, run.prompt, steps=steps, seed=run.seed, **options)
     return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
 
 
 def _samples(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace, ahead: int
 ) -> AsyncIterator[ScoredResponse]:
-    """The samples of a run's pool that are not there yet."""
+    """Yield the missing samples of a run's pool."""
     first = min(len(known.pool), run.pool)
     return sample_iid(lm, rm, run.prompt, n=run.pool, seed=run.seed, first=first, concurrency=ahead)
