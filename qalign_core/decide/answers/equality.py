@@ -1,16 +1,20 @@
-r"""Bring a bare answer to one form, so that equal answers are one vote, and compare two answers.
+r"""Bring an answer to its canonical form, so that equal answers are one vote; compare two answers.
 
-    canonical("$1,000.00")                        ->  "1000"
-    same_answer("x=1,y=2", "y = 2, x = 1")        ->  True
-    same_answer("2024-05-08", "2024-06-07")       ->  False
+    >>> canonical("$1,000.00")
+    '1000'
+    >>> same_answer("x=1,y=2", "y = 2, x = 1")
+    True
+    >>> same_answer("2024-05-08", "2024-06-07")
+    False
 
-What is read, in this order; what is not read is compared as words, without case:
+An answer is parsed as one of these, in this order; any other answer is compared as words, without
+case:
 
-    dates, times, ratios, phone numbers  as written: no minus, no division
+    dates, times, ratios, phone numbers  compared as written: no minus, no division
     numbers     units, currencies and "%" are dropped; 1.234,56 and 1.000.000 and 1 234 567 are
-                numbers, and so is 3,5 beside a unit, or where the other answer is one number;
+                numbers, and so is 3,5 next to a unit, or if the other answer is one number;
                 alone, 3,5 is a list; 1,234 is a thousand and 1.234 is not
-    formulas    exactly: `formulas`
+    formulas    compared exactly: `formulas`
 """
 
 import logging
@@ -30,16 +34,16 @@ def canonical(answer: str) -> str:
 
 
 def is_empty(answer: str) -> bool:
-    """Whether there is no canonical form; most answers need not be parsed to tell."""
+    """True if there is no canonical form; most answers need not be parsed to decide this."""
     return not (words(_bare(answer)) or canonical(answer))
 
 
 def same_answer(a: str | None, b: str | None) -> bool:
-    """Whether two answers mean the same; no answer is never the same as anything.
+    """True if two answers are equal; None, no answer, is equal to nothing.
 
-    Equal canonical forms are the same. Beyond that, formulas are compared by their values, with
-    letters that could be units as variables, and a number with a decimal comma with a number.
-    It never raises: a pair that cannot be compared is different, and a line in the log says so.
+    Equal canonical forms are equal answers. Beyond that, formulas are compared by their values,
+    with letters that could be units as variables, and a number with a decimal comma with a number.
+    It never raises: a pair that cannot be compared is logged and counts as different.
     """
     if a is None or b is None:
         return False
@@ -60,7 +64,7 @@ def _compare(a: str, b: str) -> bool:
 
 
 def _read(answer: str) -> tuple[str, str]:
-    """The kind of an answer (record, number, formula, symbol or words) and its canonical form."""
+    """Return the kind (record, number, formula, symbol or words) and the canonical form."""
     answer = _WRAPPING.sub(r"\1", answer)
     bare = _bare(answer)
     if _AMOUNTS.fullmatch(bare):
@@ -81,9 +85,9 @@ def _read(answer: str) -> tuple[str, str]:
 def words(text: str) -> str:
     """Bring words to one form, without case and outer punctuation; a lone letter is a capital."""
     text = re.sub(r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{([^{}]*)\}", r"\1", text)
-    former, text = None, " ".join(text.split())
-    while text != former:
-        former, text = text, _EXCLAIMED.sub("", text.strip(" .,:;?$*\"'`"))
+    previous, text = None, " ".join(text.split())
+    while text != previous:
+        previous, text = text, _EXCLAIMED.sub("", text.strip(" .,:;?$*\"'`"))
     lone = LONE_LETTER.fullmatch(text)
     return lone[1].upper() if lone else text.casefold()
 
@@ -106,7 +110,7 @@ def _bare(answer: str) -> str:
     return _NAME.sub("", bare)
 
 
-# -- what looks like arithmetic and is none -------------------------------------------------------
+# -- records: they look like arithmetic but are not -----------------------------------------------
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?"

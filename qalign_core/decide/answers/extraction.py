@@ -1,18 +1,25 @@
-r"""Find the final answer in the text of a model.
+r"""Extract the final answer from a text of a model.
+
+    >>> extract_number("So she pays 3 * 6 = 18 dollars. The answer is $18.00.")
+    '18'
+    >>> extract_choice("The answer is (B). I hope this helps.")
+    'B'
+    >>> print(extract_number("The answer is 5 or 7."))
+    None
 
 `EXTRACTORS` maps a problem set's `extractor` to a function text -> canonical answer or None:
 
     number   "The answer is $18.00." -> 18;  "#### -1,000" -> -1000;  "\boxed{\frac{2}{3}}" -> 2/3
     choice   "The answer is (B). I hope" -> B;  "**C**" -> C;  "D) Paris" -> D   (letters A to J)
-    option   the last letter A to J that stands alone, whatever is said of it: the paper's rule
+    option   the last letter A to J that is a word of its own, in any context: the paper's rule
     boxed    the last \boxed{}: a number if it is one, else mathematics, else words
-    text     a short free answer: what is announced, else the whole text
+    text     a short free answer: the announced one, else the whole text
     amounts  "The nuts: So 6 + 3 = 9. The eggs: ..." -> 5 eggs, 9 nuts   (the last a heading)
 
 The last place that announces an answer decides ("The answer is", "Answer:", "####", "\boxed{", and
-the same in German, French, Spanish and Chinese). Only a text that announces none falls back on its
-last number or letter. An answer in a form that is not known is no answer: "5 or 7", "A, B, and C".
-Text between <think> and </think> is never read.
+the same in German, French, Spanish and Chinese). A text that announces no answer falls back to its
+last number or letter. An answer in an unknown form, such as "5 or 7" or "A, B, and C", gives None.
+Text between <think> and </think> is ignored.
 """
 
 import re
@@ -29,14 +36,14 @@ from qalign_core.protocols import AnswerExtractor
 def without_thinking(text: str) -> str | None:
     """Remove the text between <think> and </think>; None if a thought does not end.
 
-    A text whose first tag is </think> began in its prompt's <think>.
+    If the first tag is </think>, the <think> was at the end of the prompt.
     """
     if "think" not in text:  # the common case
         return text
     kept: list[str] = []
     thinks, start = False, 0
     for tag in _THOUGHT.finditer(text):
-        if tag[1]:  # a thought ends, or what came before was one
+        if tag[1]:  # a thought ends; without a <think>, everything before was one
             kept = kept if thinks else []
         elif not thinks:
             kept.append(text[start : tag.start()])
@@ -48,48 +55,48 @@ _THOUGHT = re.compile(r"<(/?)think(?:ing)?>")
 
 
 def _after_thinking(extract: AnswerExtractor) -> AnswerExtractor:
-    """Let an extractor read what follows a model's thoughts, and nothing else."""
+    """Make an extractor ignore a model's thoughts."""
 
     @wraps(extract)
     def read(text: str) -> str | None:
-        said = without_thinking(text)
-        return None if said is None else extract(said)
+        visible = without_thinking(text)
+        return None if visible is None else extract(visible)
 
     return read
 
 
 @_after_thinking
 def extract_number(text: str) -> str | None:
-    """Extract the final number of a solution, in canonical form; None if it states none."""
-    plain = _PLAIN.search(text)  # the common case, for a small part of the time
+    """Extract the final number of a solution, in canonical form; None if there is none."""
+    plain = _PLAIN.search(text)  # a fast path for the common case
     if plain:
         return plain[1].lstrip("0") or "0"
     text = tidy(text)
-    announced = False
-    for boxed, said in _announced(text):
-        announced = True
+    is_announced = False
+    for boxed, statement in _announcements(text):
+        is_announced = True
         if boxed:
-            answer = _boxed_number(said, text)
+            answer = _boxed_number(statement, text)
         else:
-            clause = _first_clause(said)
+            clause = _first_clause(statement)
             answer = stated_number(clause, text)
             if answer == UNKNOWN and _SYMBOLIC.search(clause):
                 answer = formula(clause.strip(" $*.")) or UNKNOWN
-            rest = said[len(clause) :]
+            rest = statement[len(clause) :]
             if answer is None and _POINTER.fullmatch(clause):
                 answer = last_number(rest)
             elif answer and _CORRECTION.search(rest) and last_number(rest) not in (None, answer):
                 answer = UNKNOWN  # "The answer is 12. Wait, no: 18."
         if answer is not None:
             return answer or None
-    return None if announced else last_number(text) or None
+    return None if is_announced else last_number(text) or None
 
 
-def _boxed_number(said: str, text: str) -> str | None:
-    if _SYMBOLIC.search(said):
-        return formula(said) or UNKNOWN
-    answer = UNKNOWN if "!" in said else stated_number(said, text)
-    return UNKNOWN if answer is None and said.strip() else answer
+def _boxed_number(statement: str, text: str) -> str | None:
+    if _SYMBOLIC.search(statement):
+        return formula(statement) or UNKNOWN
+    answer = UNKNOWN if "!" in statement else stated_number(statement, text)
+    return UNKNOWN if answer is None and statement.strip() else answer
 
 
 @_after_thinking
@@ -98,13 +105,13 @@ def extract_choice(text: str) -> str | None:
     text = text.replace("**", "")
     if not text.isascii():
         text = text.translate(_QUOTES)
-    announced = False
-    for boxed, said in _announced(text, _CHOICE_MARKER):
-        letter = _chosen_letter(said) if boxed or not _JUDGES.match(said) else None
-        announced = True
+    is_announced = False
+    for boxed, statement in _announcements(text, _CHOICE_MARKER):
+        letter = _chosen_letter(statement) if boxed or not _JUDGES.match(statement) else None
+        is_announced = True
         if letter is not None:
             return letter or None
-    if announced:
+    if is_announced:
         return None
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -121,17 +128,17 @@ def extract_choice(text: str) -> str | None:
     last = lines[-1][-400:]
     if _LISTED_OPTION.match(last):
         return None  # the options, repeated
-    said = _asserted(last)
-    if _SEVERAL.search(said):
+    statement = _without_denials(last)
+    if _SEVERAL.search(statement):
         return None
-    return _only("".join(groups) for groups in _LETTER_IN_LINE.findall(said))
+    return _only("".join(groups) for groups in _LETTER_IN_LINE.findall(statement))
 
 
 @_after_thinking
 def extract_option(text: str) -> str | None:
     """Extract the last letter A to J that is a word; None if there is none.
 
-    The rule of the paper's published code, for its numbers: "I" and "A" count as letters.
+    This is the rule of the paper's published code, to compare with its numbers: "I" and "A" count.
     """
     letters = _OPTION.findall(text)
     return letters[-1] if letters else None
@@ -139,13 +146,13 @@ def extract_option(text: str) -> str | None:
 
 @_after_thinking
 def extract_boxed(text: str) -> str | None:
-    r"""Extract the last `\boxed{}`, else what the last "the answer is" says, else a number."""
-    announced = list(_announced(text))
-    boxes = [said for boxed, said in announced if boxed]
-    for content in boxes or [_first_clause(said) for _, said in announced]:
+    r"""Extract the last `\boxed{}`, else the last announced answer, else the last number."""
+    announcements = list(_announcements(text))
+    boxes = [statement for boxed, statement in announcements if boxed]
+    for content in boxes or [_first_clause(statement) for _, statement in announcements]:
         if answer := canonical(content):
             return answer
-    return None if announced else last_number(tidy(text)) or None
+    return None if announcements else last_number(tidy(text)) or None
 
 
 @_after_thinking
@@ -157,8 +164,8 @@ def extract_amounts(text: str) -> str | None:
     """
     pieces = _HEADING.split(tidy(text))
     amounts = {}
-    for things, said in zip(pieces[1::2], pieces[2::2], strict=True):
-        results = _RESULT.findall(said) or re.findall(r"\d+", said) or ["?"]
+    for things, statement in zip(pieces[1::2], pieces[2::2], strict=True):
+        results = _RESULT.findall(statement) or re.findall(r"\d+", statement) or ["?"]
         amounts[things.lower()] = results[-1].lstrip("0") or "0"
     return ", ".join(f"{amounts[things]} {things}" for things in sorted(amounts)) or None
 
@@ -166,8 +173,8 @@ def extract_amounts(text: str) -> str | None:
 @_after_thinking
 def extract_text(text: str) -> str | None:
     """Bring a short free answer to one form, without case and outer punctuation."""
-    for boxed, said in _announced(text):
-        if answer := words(said if boxed else _first_sentence(said)):
+    for boxed, statement in _announcements(text):
+        if answer := words(statement if boxed else _first_sentence(statement)):
             return answer
     return words(text) or None
 
@@ -182,22 +189,22 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
         "amounts": extract_amounts,
     }
 )
-"""Extractors by the name that problem sets and trace headers use."""
+"""Extractors by their names in problem sets and trace headers."""
 
 
 def is_readable(reference: str, name: str) -> bool:
-    """Whether an extractor reads a right answer as that answer, so that it grades itself as right.
+    """True if an extractor extracts a right answer as that answer, so that it is graded as right.
 
-    `boxed` reads every formula and text as it is; that is not tried, since it takes seconds.
+    `boxed` extracts every formula and text unchanged; it is not tried, since that takes seconds.
     """
     if name == "boxed":
         return True
-    said = {
+    text = {
         "number": f"\\boxed{{{reference}}}",
         "amounts": _AMOUNT.sub(r"\2: \1", reference),
     }.get(name, f"The answer is {reference}")
     extract = EXTRACTORS[name]
-    return any(same_answer(extract(text), reference) for text in (said, reference))
+    return any(same_answer(extract(each), reference) for each in (text, reference))
 
 
 _PLAIN = re.compile(
@@ -243,7 +250,7 @@ _CHECKS = re.compile(
     r"|vérifier|verificar|comprobar|correct|right)\b|检查|验证",
     re.IGNORECASE,
 )
-# "The answer is correct: 9 + 3 = 12" is about an answer.
+# "The answer is correct: 9 + 3 = 12" judges an answer.
 _JUDGES = re.compile(
     r"\W*(?:(?:indeed|also|in fact|therefore|thus)\s+)?(?:correct|right|wrong|incorrect|reasonable"
     r"|valid|verified|consistent|confirmed|true|false|richtig|falsch|korrekt|correcte?a?|exacte?|juste"
@@ -269,26 +276,32 @@ _SENTENCE_END = re.compile(
     r"|[,，]\s*(?:because|since|weil|denn|car|parce|porque)\b",
 )
 _SYMBOLIC = re.compile(r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b")
-_MAX_ANNOUNCED = 20  # the last ones; a text of nothing else is noise, and reading it would be slow
+# only the last ones: a text full of announcements is noise, and slow to parse
+_MAX_ANNOUNCED = 20
 _HEADING = re.compile(r"\b([^\W\d_]+):(?=\s)")
 _RESULT = re.compile(r"= ?(\d+)")
 _AMOUNT = re.compile(r"(\d+|\?) ([^\W\d_]+)")
 _QUOTES = str.maketrans("‘’“”„«»「」『』（），。：", '\'\'"""""""""(),.:')
 
 
-def _announced(text: str, marker: re.Pattern[str] = _MARKER) -> Iterator[tuple[bool, str]]:
-    """Find what follows each announcement of an answer, the last first, and if it is in a box."""
+def _announcements(text: str, marker: re.Pattern[str] = _MARKER) -> Iterator[tuple[bool, str]]:
+    """Yield the text after each announcement of an answer, last first, and if it is in a box."""
     for m in reversed(list(marker.finditer(text))[-_MAX_ANNOUNCED:]):
         if m["boxed"]:
             yield True, _in_braces(text, m.end())
             continue
-        before, said = text[max(0, m.start() - 60) : m.start()], text[m.end() :]
+        before, statement = text[max(0, m.start() - 60) : m.start()], text[m.end() :]
         seeks = m[0].rstrip(" *\n")[-1:] in (":", "：", "=") and _SEEKING.search(before)
-        if seeks or _HYPOTHETICAL.search(before) or _CHECKS.search(m[0]) or _JUDGES.match(said):
+        if (
+            seeks
+            or _HYPOTHETICAL.search(before)
+            or _CHECKS.search(m[0])
+            or _JUDGES.match(statement)
+        ):
             continue
         if "\n" in m[0]:  # a list of one thing, or of several
-            said = "" if _NUMBERED.match(said) else _BULLET.sub("", said)
-        yield False, said
+            statement = "" if _NUMBERED.match(statement) else _BULLET.sub("", statement)
+        yield False, statement
 
 
 _BULLET = re.compile(r"[-*•]\s+")
@@ -301,19 +314,19 @@ def _in_braces(text: str, start: int) -> str:
         depth += {"{": 1, "}": -1}.get(text[i], 0)
         if depth == 0:
             return text[start:i]
-    return text[start:]  # the length limit cut the box
+    return text[start:]  # the box was cut at the length limit
 
 
-def _first_clause(said: str) -> str:
-    said = said.lstrip()
-    end = _CLAUSE_END.search(said)
-    return said[: end.start()] if end else said
+def _first_clause(statement: str) -> str:
+    statement = statement.lstrip()
+    end = _CLAUSE_END.search(statement)
+    return statement[: end.start()] if end else statement
 
 
-def _first_sentence(said: str) -> str:
-    said = said.lstrip()
-    end = _SENTENCE_END.search(said)
-    return said[: end.start()] if end else said
+def _first_sentence(statement: str) -> str:
+    statement = statement.lstrip()
+    end = _SENTENCE_END.search(statement)
+    return statement[: end.start()] if end else statement
 
 
 _LISTED_OPTION = re.compile(r"[\s*(\[-]*([A-J])[.):]")
@@ -357,9 +370,9 @@ _REASON = re.compile(
 )
 
 
-def _chosen_letter(said: str) -> str | None:
-    """Read the letter that an announcement states; `UNKNOWN` for several."""
-    line = said.strip().split("\n", 1)[0]
+def _chosen_letter(statement: str) -> str | None:
+    """Return the letter in an announcement; `UNKNOWN` for several."""
+    line = statement.strip().split("\n", 1)[0]
     for m in _LETTER.finditer(line):
         letter = m[1]
         before = line[max(0, m.start() - 40) : m.start()]
@@ -373,8 +386,8 @@ def _chosen_letter(said: str) -> str | None:
     return None
 
 
-def _asserted(line: str) -> str:
-    """The part of a line that says what is right: without reasons and what is called wrong."""
+def _without_denials(line: str) -> str:
+    """Return a line without reasons and without options that it calls wrong."""
     reason = _REASON.search(line)
     kept = (
         line[: reason.start()]
@@ -388,6 +401,6 @@ _DENIED_OPTION = re.compile(rf"{_DENIED}\s*(?:option\s+|choice\s+)?[(\[\"']*[A-J
 
 
 def _only(letters: Iterable[str]) -> str | None:
-    """The letter, if there is one and no other."""
+    """Return the letter if all are the same letter; else None."""
     distinct = set(letters)
     return distinct.pop() if len(distinct) == 1 else None

@@ -1,12 +1,15 @@
-"""A grader reads the final answer of a text and compares it with the right one.
+"""A grader extracts the final answer of a text and compares it with the right one.
 
-    get_grader("number").extract("The answer is $18.00.")      ->  "18"
-    get_grader("number").is_right("18", "18.0")                ->  True
-    get_grader("text").is_right("nyc", '["New York", "NYC"]')  ->  True
+    >>> get_grader("number").extract("The answer is $18.00.")
+    '18'
+    >>> get_grader("number").is_right("18", "18.0")
+    True
+    >>> get_grader("text").is_right("nyc", '["New York", "NYC"]')
+    True
 
-The built-in graders are the extractors with `same_answer`. A grader of the user's own file is named
-by its place, "FILE.py:NAME", and known to this process once `registry.load_grader` has run the
-file: no link, request or trace can run one.
+The built-in graders are the extractors with `same_answer`. A grader from the user's file is called
+"FILE.py:NAME" and is available in this process after `registry.load_grader` has run the file; no
+link, request or trace can run one.
 """
 
 import json
@@ -31,9 +34,9 @@ class Grader:
     """How answers are read and compared.
 
     Attributes:
-        name: what problem sets, options and trace headers call it.
+        name: its name in problem sets, options and trace headers.
         extract: text -> the final answer in canonical form, or None; equal answers are one vote.
-        same: whether an answer, the first, means the same as a right one, the second.
+        same: (answer, right answer) -> True if they are equal.
     """
 
     name: str
@@ -42,56 +45,56 @@ class Grader:
 
     @property
     def title(self) -> str:
-        """The name for people: of a file without its folder."""
+        """The name for display: for a file, without its folder."""
         return title_of(self.name)
 
     def is_right(self, answer: str | None, reference: str) -> bool:
-        """Whether an answer is one of the right ones; no answer never is."""
+        """True if an answer equals one of the right ones; None, no answer, never does."""
         return answer is not None and any(self.same(answer, each) for each in references(reference))
 
     def reads(self, answer: str) -> bool:
-        """Whether a right answer can be graded as right; of a file nobody knows before a text."""
+        """True if a right answer would be graded as right; unknown, so True, for a user's file."""
         return self.name not in EXTRACTORS or is_readable(answer, self.name)
 
 
 def title_of(name: str) -> str:
-    """The name of a grader for people, and to compare runs: of a file without its folder."""
+    """Return the name of a grader for display and to compare runs: a file without its folder."""
     return Path(name).name if is_file_name(name) else name
 
 
 def references(reference: str) -> tuple[str, ...]:
-    """The right answers: a JSON list of texts is several, any other text is one."""
+    """Return the right answers: a JSON list of texts has several, any other text is one."""
     if reference.startswith('["'):
         try:
-            several = from_json(reference)
+            answers = from_json(reference)
         except ValueError:
             return (reference,)
-        if all(isinstance(each, str) for each in several):
-            return tuple(several)
+        if all(isinstance(each, str) for each in answers):
+            return tuple(answers)
     return (reference,)
 
 
 def join_references(answers: list[str]) -> str:
-    """Write right answers as one reference, which `references` reads."""
+    """Format right answers as one reference, which `references` parses."""
     return answers[0] if len(answers) == 1 else json.dumps(answers, ensure_ascii=False)
 
 
 def format_references(reference: str) -> str:
-    """The right answers for people: "Paris or City of Light"."""
+    """Format the right answers for display: "Paris or City of Light"."""
     return " or ".join(references(reference))
 
 
 BUILT_IN = {name: Grader(name, extract) for name, extract in EXTRACTORS.items()}
-"""The graders that everybody has, by name."""
+"""The built-in graders by name."""
 LOADED: dict[str, Grader] = {}
-"""Graders of the user's own files, by name, once they are loaded."""
+"""Loaded graders from the user's files, by name."""
 
 
 def get_grader(name: str) -> Grader:
     """Look up a grader by name.
 
     Raises:
-        InvalidSetting: there is no such grader, or it is a file that was not loaded here.
+        InvalidSetting: there is no such grader, or its file was not loaded in this process.
     """
     grader = BUILT_IN.get(name) or LOADED.get(name)
     if grader is not None:
@@ -115,23 +118,23 @@ def get_extractor(name: str) -> AnswerExtractor:
 
 
 def extractor_of_trace(name: str | None) -> AnswerExtractor | None:
-    """The extractor that a trace names; None if it names none, or a file that was not loaded."""
+    """Return the extractor of a trace; None if it has none, or its file was not loaded."""
     if name is None or (is_file_name(name) and name not in LOADED):
         return None
     return get_extractor(name)
 
 
 def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
-    """A grader of a user's functions, which never raises; it reads no text between think tags.
+    """Make a grader of a user's functions, which never raises; it reads no text between think tags.
 
-    A failure is one line in the log, once per message; the text then has no answer, and the two
-    answers are different.
+    Each failure is logged once per message; the text then has no answer, or the two answers are
+    different.
     """
-    told: set[str] = set()
+    logged: set[str] = set()
 
-    def tell(message: str, outcome: str) -> None:
-        if message not in told:
-            told.add(message)
+    def log_once(message: str, outcome: str) -> None:
+        if message not in logged:
+            logged.add(message)
             logger.warning("the grader %s %s; %s", name, message, outcome)
 
     def read(text: str) -> str | None:
@@ -144,11 +147,11 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a function may call `sys.exit()`
-            tell(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
+            log_once(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
             return None
         if answer is None or isinstance(answer, str):
             return answer or None
-        tell(f"returned {short_repr(answer)}, where a text or None was expected", outcome)
+        log_once(f"returned {short_repr(answer)}, where a text or None was expected", outcome)
         return None
 
     def compare(answer: str, reference: str) -> bool:
@@ -158,11 +161,11 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a function may call `sys.exit()`
-            tell(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
+            log_once(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
             return False
         if verdict in (True, False):  # of numpy too
             return bool(verdict)
-        tell(f"returned {short_repr(verdict)}, where True or False was expected", outcome)
+        log_once(f"returned {short_repr(verdict)}, where True or False was expected", outcome)
         return False
 
     return Grader(name, read, same_answer if same is None else compare)
