@@ -182,9 +182,9 @@ def _alternatives(text: str, units: bool, named: bool) -> list[Value]:
 
 
 def _read_item(text: str, units: bool, named: bool) -> Value:
-    name, said = _named(text)
-    if name and _RELATION.search(said) is None:
-        value = _read(said, units)
+    name, body = _named(text)
+    if name and _RELATION.search(body) is None:
+        value = _read(body, units)
         if value.scalar is None or name not in {str(s) for s in value.scalar.free_symbols}:
             return Value("name", (value,), f"{name} = {value.text}") if named else value
     operators = _split(text, _RELATION)
@@ -269,10 +269,10 @@ def _gather(kind: str, items: Sequence[Value]) -> Value:
 
 def _top_level(text: str, separator: re.Pattern[str]) -> list[re.Match[str]]:
     """Find a separator outside all brackets."""
-    found, depth, bars, at = [], 0, 0, 0
+    matches, depth, bars, at = [], 0, 0, 0
     while at < len(text):
         if depth == 0 and bars == 0 and (match := separator.match(text, at)):
-            found.append(match)
+            matches.append(match)
             at = match.end()
             continue
         token = _TOKEN.match(text, at)
@@ -281,7 +281,7 @@ def _top_level(text: str, separator: re.Pattern[str]) -> list[re.Match[str]]:
         if token[0] in ("\\begin", "\\end"):
             depth += 1 if token[0] == "\\begin" else -1
         at = token.end()
-    return found
+    return matches
 
 
 def _split(text: str, separator: re.Pattern[str]) -> list[str]:
