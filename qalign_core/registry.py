@@ -1,8 +1,11 @@
-"""Names to models: `assets/registry.toml`, a folder, a hub id or a server's address.
+"""Load models by name: an entry of `assets/registry.toml`, a folder, a file, hub id or address.
 
-`QALIGN_REGISTRY` names a file of the same form with models of one's own; they come on top.
+    lm = load_language_model("embedded", temperature=0.8)
+    rm = load_reward_model("0.7*embedded + 0.3*length:40")
 
-Each model is loaded once. Where a new one does not fit into memory, the ones that have been idle
+`QALIGN_REGISTRY` names a file of the same format with the user's own models, which take precedence.
+
+Each model is loaded once. If a new model does not fit into memory, the models that have been idle
 longest are unloaded first.
 """
 
@@ -42,10 +45,10 @@ from qalign_core.run import DEFAULT_SAMPLING, Sampling
 from qalign_core.validation import first_line, read_field, read_file
 
 MAX_BYTES = 2**20
-"""Of the file of a registry."""
+"""Largest size of a registry file."""
 
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
-"""A hub id and a branch, tag or commit of it."""
+"""A hub id with a branch, tag or commit."""
 
 LOADED = LoadedModels()
 """The models in memory."""
@@ -59,20 +62,20 @@ class Entry:
         id: its short name.
         kind: "lm" or "rm".
         source: folder below assets/, hub id, address of a server, or name of a reward that reads
-            the text alone; in a file of one's own also any folder (from where that file is), and
-            for a reward what `load_reward_model` takes.
-        title: what people call it.
-        parameters: how many, in millions; 0 if that was not said.
-        licence: as the model's page names it.
-        gated: the hub asks to accept a licence first.
+            the text alone; in a user's file also any folder (relative to that file), and for a
+            reward any name that `load_reward_model` accepts.
+        title: its name for display.
+        parameters: number of parameters in millions; 0 if unknown.
+        licence: the license as named on the model's page.
+        gated: True if the hub requires accepting a license first.
         status: "tested", "tested with 4-bit weights" or "not yet run", by this project.
         beta: the paper's beta, or one that suits the model; 0 if none is known.
-        options: passed on when it is loaded (dtype, device, rows, window, score_ids, ...).
-        sampling: default settings of an LM.
-        finest: tokens a character above which a text is not of the kind that the model was made
-            for; 0 if it was made for any.
-        former: names that it had before, which go on naming it.
-        own: from the file that `QALIGN_REGISTRY` names.
+        options: arguments of the loader (dtype, device, rows, window, score_ids, ...).
+        sampling: default sampling parameters of an LM.
+        finest: tokens per character above which a text is unlike the model's training data; 0 if
+            the model was trained on general text.
+        aliases: its earlier names, which still work (`former` in the file).
+        own: True if it comes from the file that `QALIGN_REGISTRY` names.
     """
 
     id: str
@@ -87,60 +90,62 @@ class Entry:
     options: dict[str, Any] | None = None
     sampling: Sampling | None = None
     finest: float = 0.0
-    former: tuple[str, ...] | None = None
+    aliases: tuple[str, ...] | None = None
     own: bool = False
 
     @property
     def shipped(self) -> bool:
-        """Whether it comes with the project."""
+        """True if it comes with the project."""
         return not self.own and (self.source.startswith("models/") or self.reads_text)
 
     @property
     def reads_text(self) -> bool:
-        """Whether it is a reward that reads the text alone."""
+        """True if it is a reward that reads the text alone."""
         return self.kind == "rm" and reward_named(self.source).kind == "text"
 
     @property
     def location(self) -> str:
-        """The folder of a model that is shipped with the project, else the source itself."""
+        """The folder of a shipped model, else the source itself."""
         folder = self.shipped and not self.reads_text
         return str(ASSETS / self.source) if folder else self.source
 
 
 @cache
 def entries() -> dict[tuple[str, str], Entry]:
-    """Every entry of `assets/registry.toml`, and of one's own registry, by (kind, id).
+    """Return all entries of `assets/registry.toml` and of the user's registry by (kind, id).
 
-    A former name leads to the entry too, if nothing else has it now.
+    An alias leads to its entry too, unless another entry has that id.
 
     Raises:
-        ModelLoadError: one's own registry cannot be read.
+        ModelLoadError: the user's registry cannot be read.
     """
-    found = _read(ASSETS / "registry.toml")
+    by_id = _read(ASSETS / "registry.toml")
     if own := os.environ.get("QALIGN_REGISTRY"):
-        found |= _read_own(Path(os.path.expanduser(own)))
-    former = {(e.kind, name): e for e in found.values() for name in e.former or ()}
-    return found | {key: entry for key, entry in former.items() if key not in found}
+        by_id |= _read_own(Path(os.path.expanduser(own)))
+    aliases = {(e.kind, name): e for e in by_id.values() for name in e.aliases or ()}
+    return by_id | {key: entry for key, entry in aliases.items() if key not in by_id}
 
 
 def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
     tables = tomllib.loads(read_file(path, MAX_BYTES).decode())
-    found = {}
+    by_id = {}
     for kind in ("lm", "rm"):
         for number, table in enumerate(tables.pop(kind, []), start=1):
             try:
                 entry = _entry(kind, {**more, **table})
             except (TypeError, ValueError) as error:
                 raise ValueError(f"[[{kind}]] number {number}: {error}") from error
-            found[kind, entry.id] = entry
+            by_id[kind, entry.id] = entry
     if tables:
         raise ValueError(f"{next(iter(tables))!r} is neither [[lm]] nor [[rm]]")
-    return found
+    return by_id
 
 
 def _entry(kind: str, values: dict[str, Any]) -> Entry:
     if "sampling" in values:
         values["sampling"] = check_sampling(Sampling(**values["sampling"]))
+    if "former" in values:
+        values["aliases"] = values.pop("former")
     entry = Entry(kind=kind, **{"title": values.get("id"), **values})
     for name, annotation in get_type_hints(Entry).items():
         if name != "sampling":
@@ -150,23 +155,23 @@ def _entry(kind: str, values: dict[str, Any]) -> Entry:
 
 def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
     try:
-        found = _read(path, status="tested", own=True)
-        _check_sums(found)
-    except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, other fields
-        said = first_line(error).replace("Entry.__init__() got an", "an")
+        by_id = _read(path, status="tested", own=True)
+        _check_sums(by_id)
+    except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, unknown fields
+        reason = first_line(error).replace("Entry.__init__() got an", "an")
         raise ModelLoadError(
-            f"QALIGN_REGISTRY={path} cannot be read ({said}); it needs [[lm]] and [[rm]] tables "
+            f"QALIGN_REGISTRY={path} cannot be read ({reason}); it needs [[lm]] and [[rm]] tables "
             "like assets/registry.toml"
         ) from error
-    at = path.parent.resolve()
-    return {key: replace(e, source=_from(at, e.source)) for key, e in found.items()}
+    folder = path.parent.resolve()
+    return {key: replace(e, source=_resolve(folder, e.source)) for key, e in by_id.items()}
 
 
-def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
-    """Refuse a reward that is a sum of itself, at once or by way of others: it has no end."""
+def _check_sums(by_id: dict[tuple[str, str], Entry]) -> None:
+    """Raise ValueError if a reward is, directly or indirectly, a part of itself."""
     sums = {
         entry.id: [part.text for part in named.members]
-        for (kind, _), entry in found.items()
+        for (kind, _), entry in by_id.items()
         if kind == "rm" and (named := reward_named(entry.source)).members
     }
     try:
@@ -175,7 +180,7 @@ def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
         raise ValueError(f"{' is part of '.join(error.args[1])}; name other rewards") from error
 
 
-def _from(folder: Path, source: str) -> str:
+def _resolve(folder: Path, source: str) -> str:
     """Resolve a folder, a GGUF file or a FILE.py:NAME against `folder`; keep any other source."""
     file, colon, name = source.rpartition(":")
     if file.endswith(".py") and os.path.isfile(folder / file):
@@ -188,29 +193,29 @@ def _is_local(path: Path) -> bool:
 
 
 def entries_of(kind: str) -> tuple[Entry, ...]:
-    """The language models ("lm") or the reward models ("rm") of the registry, in its order."""
+    """Return the language models ("lm") or reward models ("rm") of the registry, in its order."""
     return tuple(e for key, e in entries().items() if key == (kind, e.id))
 
 
 def current_name(kind: str, id: str) -> str:
-    """The name today of a model, or of each in a sum of rewards, that may be given by a former one.
+    """Replace the alias of a model, or of each model in a sum of rewards, by its current name.
 
     Raises:
-        InvalidSetting: no such sum can be.
+        InvalidSetting: the sum of rewards cannot be parsed.
     """
 
-    def today(name: str) -> str:
+    def current(name: str) -> str:
         entry = entries().get((kind, name))
         return name if entry is None else entry.id
 
     parts = reward_named(id).summed if kind == "rm" else ()
-    if all(part.text == today(part.text) for _, part in parts):
-        return today(id)
-    return " + ".join(f"{weight:g}*{today(part.text)}" for weight, part in parts)
+    if all(part.text == current(part.text) for _, part in parts):
+        return current(id)
+    return " + ".join(f"{weight:g}*{current(part.text)}" for weight, part in parts)
 
 
 def is_foreign(lm: str, prompt: str) -> bool:
-    """Whether a prompt is not of the kind that a language model was made for; nothing is loaded."""
+    """True if a prompt is unlike the training data of a language model; nothing is loaded."""
     entry = entries().get(("lm", lm))
     if entry is None or not entry.finest:
         return False
@@ -218,30 +223,30 @@ def is_foreign(lm: str, prompt: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    """Whether a model's name is the address of a server."""
+    """True if a model's name is the address of a server."""
     return name.startswith(("http://", "https://"))
 
 
 def load_language_model(
     id: str = "embedded", *, sampling: Sampling | None = None, **changes: Any
 ) -> TemplatedLanguageModel:
-    """A language model by registry id, folder, hub id or address; loaded once and shared.
+    """Load a language model by registry id, folder, hub id or address, once for all callers.
 
     Args:
-        id: which one; "owner/name@revision" is a branch, tag or commit of a hub repository.
-        sampling: how it is sampled; by default the entry's settings.
+        id: its name; "owner/name@revision" is a branch, tag or commit of a hub repository.
+        sampling: sampling parameters; by default those of the entry.
         changes: single settings to change (temperature, top_p, top_k, max_new_tokens),
-            and options that go before the entry's: rows (requests that run at once), revision;
+            and options that override the entry's: rows (requests that run at once), revision;
             of a local model window (tokens of prompt and response together), dtype, device,
             threads, cache_bytes, max_queue; of a served one tokenizer, approximate, timeout,
             patience.
 
     Raises:
-        ModelLoadError: one sentence that says what is wrong and what to do.
-        InvalidSetting: of the sampling.
+        ModelLoadError: the model cannot be loaded.
+        InvalidSetting: a sampling parameter is invalid.
     """
     settings = {name: changes.pop(name) for name in Sampling.__slots__ if name in changes}
-    _check_taken("lm", id, changes)
+    _check_options("lm", id, changes)
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
@@ -249,60 +254,61 @@ def load_language_model(
 
 
 def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:
-    """A reward model by registry id, folder, hub id or address; loaded once and shared.
+    """Load a reward model by registry id, folder, hub id or address, once for all callers.
 
     "judge:LM" is a language model that grades (`JudgeReward`), "0.7*A + 0.3*B" the weighted sum
     of others (`CompositeReward`), "mean(A, B)" their mean, "min(A, B)" the least of them; "mood",
     "plain", "length:N" and "contains:WORD" read the text alone (`rewards.texts`).
 
     Args:
-        id: which one.
-        code: "FILE.py:NAME" is allowed too: a function of prompt and response text, or a class
-            with `async score`, in a file of the user's own, which is run.
-        options: as for language models, and score_ids; of a sum, each for the parts that take it.
+        id: its name.
+        code: allow "FILE.py:NAME" too: a function of prompt and response text, or a class with
+            `async score`, in the user's file, which is run.
+        options: as for language models, and score_ids; for a sum, each option goes to the parts
+            that have it.
 
     Raises:
-        ModelLoadError: one sentence that says what is wrong and what to do.
+        ModelLoadError: the model cannot be loaded.
     """
-    _check_taken("rm", id, options)
+    _check_options("rm", id, options)
     return _reward(id, id, options, code)
 
 
 def load_grader(place: str) -> Grader:
-    """A grader of a user's own file, "FILE.py:NAME", which this process then knows by its name.
+    """Load a grader from the user's file, "FILE.py:NAME", and register it under that name.
 
-    NAME is a function text -> answer or None, or a class that is made without arguments: its
-    `extract` is that function, and `same(answer, reference)`, if there is one, compares answers.
+    NAME is a function text -> answer or None, or a class without arguments whose `extract` is that
+    function; an optional `same(answer, reference)` compares answers.
 
     Raises:
         ModelLoadError: there is no such file or name, or running the file failed.
     """
     path, _, name = place.rpartition(":")
     full = f"{os.path.abspath(path)}:{name}"
-    made = made_of(place)
-    extract = getattr(made, "extract", made)
+    grader = made_of(place)
+    extract = getattr(grader, "extract", grader)
     if not callable(extract):
         raise ModelLoadError(
             f"{place} has no method extract; write extract(self, text), and same(self, answer, "
             "reference) if answers are compared in a way of their own"
         )
-    OWN_GRADERS[full] = own_grader(full, extract, getattr(made, "same", None))
+    OWN_GRADERS[full] = own_grader(full, extract, getattr(grader, "same", None))
     return OWN_GRADERS[full]
 
 
 def load_move(place: str) -> OwnMove:
-    """A move of a user's own file, "FILE.py:NAME", which this process then knows by that name.
+    """Load a move from the user's file, "FILE.py:NAME", and register it under that name.
 
     Raises:
         ModelLoadError: there is no such file or name, or running the file failed.
-        InvalidSetting: it is no move.
+        InvalidSetting: it is not a move.
     """
     OWN_MOVES[place] = OwnMove(load_name(place), place)
     return OWN_MOVES[place]
 
 
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
-    """The reward that `source` says, under a name; of the options, those that it takes."""
+    """Load the reward of `source` under a name, with those options that it has."""
     named = reward_named(source)
     if named.members:
         rewards = [_reward(each.text, each.text, options, code) for each in named.members]
@@ -310,11 +316,11 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
             return LeastReward([(rm, 1.0) for rm in rewards], id=name)
         weights = [weight for weight, _ in named.summed]
         return CompositeReward([*zip(rewards, weights, strict=True)], id=name)
-    if (made := _made_of(source)) is not None:
-        return _reward(made, name, {**_entry_options("rm", source), **options}, True)
+    if (definition := _definition_of(source)) is not None:
+        return _reward(definition, name, {**_entry_options("rm", source), **options}, True)
     if options:
-        taken = _takes("rm", source)
-        options = {option: value for option, value in options.items() if option in taken}
+        kinds = _option_kinds("rm", source)
+        options = {option: value for option, value in options.items() if option in kinds}
     if named.kind == "text":
         return text_reward(source, id=name)
     if named.kind == "judge":
@@ -329,8 +335,8 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
     return rm
 
 
-def _made_of(id: str) -> str | None:
-    """The source of a reward in the user's registry, if it is a judge, a function or a sum."""
+def _definition_of(id: str) -> str | None:
+    """Return the source of a judge, function or sum in the user's registry; else None."""
     entry = entries().get(("rm", id))
     if entry is None or not entry.own:
         return None
@@ -338,27 +344,27 @@ def _made_of(id: str) -> str | None:
 
 
 def _entry_options(kind: str, id: str) -> dict[str, Any]:
-    """The options of the registry; in a file of one's own they may be anything."""
+    """Return the options in the registry, checked, since a user's file may have any."""
     entry = entries().get((kind, id))
     options = (entry.options if entry is not None else None) or {}
-    _check_taken(kind, id, options)
+    _check_options(kind, id, options)
     return options
 
 
-def _takes(kind: str, id: str) -> dict[str, Any]:
-    """The options that a model takes when it is loaded, and how each is annotated."""
+def _option_kinds(kind: str, id: str) -> dict[str, Any]:
+    """Return the options of a model's loader, each with its annotation."""
     if kind == "rm":
-        named = reward_named(_made_of(id) or id)
+        named = reward_named(_definition_of(id) or id)
         if named.members:
-            return dict(ChainMap(*(_takes(kind, part.text) for part in named.members)))
+            return dict(ChainMap(*(_option_kinds(kind, part.text) for part in named.members)))
         if named.kind == "judge":
-            return _takes("lm", named.judge)
+            return _option_kinds("lm", named.judge)
         if named.kind != "model":
             return {}
     entry = entries().get((kind, id))
-    _, makers = _loader(kind, entry.source if entry is not None else id)
-    signatures = (signature(made, eval_str=True) for made in makers)
-    options = [option for made in signatures for option in made.parameters.values()]
+    _, functions = _loader(kind, entry.source if entry is not None else id)
+    signatures = [signature(function, eval_str=True) for function in functions]
+    options = [option for each in signatures for option in each.parameters.values()]
     return {
         option.name: option.annotation
         for option in options
@@ -367,7 +373,7 @@ def _takes(kind: str, id: str) -> dict[str, Any]:
 
 
 def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[..., Any], ...]]:
-    """What loads a model from there, and all that takes the options of it."""
+    """Return the function that loads a model, and all functions that take its options."""
     if is_address(source):
         from qalign_core.models.served.client import Served
         from qalign_core.models.served.language_model import ServedLanguageModel
@@ -382,16 +388,16 @@ def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[
     return local.from_pretrained, (local.from_pretrained, local)
 
 
-def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
-    given = {name: value for name, value in options.items() if value is not None}
-    taken = _takes(kind, id) if given else {}  # only then: it imports what would load it
-    for name in given:
-        if name not in taken:
+def _check_options(kind: str, id: str, options: dict[str, Any]) -> None:
+    values = {name: value for name, value in options.items() if value is not None}
+    kinds = _option_kinds(kind, id) if values else {}  # it imports the loader, so only if needed
+    for name in values:
+        if name not in kinds:
             raise ModelLoadError(
-                f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
+                f"{id} has no option {name}; it has {', '.join(sorted(kinds)) or 'none'}"
             )
         try:
-            read_field(given, name, taken[name])
+            read_field(values, name, kinds[name])
         except ValueError as error:
             raise ModelLoadError(f"{id} has the option {error}") from error
 
@@ -402,12 +408,12 @@ def unload(id: str) -> bool:
 
 
 def loaded() -> tuple[str, ...]:
-    """Ids of the models that are in memory, least recently used first."""
+    """Return the ids of the models in memory, least recently used first."""
     return LOADED.ids()
 
 
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
-    """The model of that name, which all share who ask for it with these options."""
+    """Return the model of that name, shared by all callers with these options."""
     options = {name: value for name, value in options.items() if value is not None}
     id = current_name(kind, id)
     return LOADED.get((kind, id, *sorted(options.items())), lambda: _load(kind, id, options))
@@ -422,20 +428,20 @@ def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
             f"there is no model called {id!r}; choose from {known}, or give a folder, a GGUF "
             "file, a hub id (owner/name) or a server (http://HOST:PORT)"
         )
-    at = _AT_REVISION.fullmatch(id)
-    if entry is None and at is not None and not _is_local(Path(id)):
-        source, options = at[1], {"revision": at[2], **options}
-    given = {**_entry_options(kind, id), **options}
+    match = _AT_REVISION.fullmatch(id)
+    if entry is None and match is not None and not _is_local(Path(id)):
+        source, options = match[1], {"revision": match[2], **options}
+    options = {**_entry_options(kind, id), **options}
     if entry is not None and is_address(source):
-        given.setdefault("n_parameters", round(entry.parameters * 1e6))
-    model = _loader(kind, source)[0](source, id=None if is_address(id) else id, **given)
+        options.setdefault("n_parameters", round(entry.parameters * 1e6))
+    model = _loader(kind, source)[0](source, id=None if is_address(id) else id, **options)
     if is_address(source) and not model.n_parameters:
         model.n_parameters = _n_served(kind, model.root)
     return model
 
 
 def _n_served(kind: str, root: str) -> int:
-    """Parameters of what a server loaded from `root`, which it does not tell; 0 if nobody does."""
+    """Return the number of parameters of a server's model, loaded from `root`; 0 if unknown."""
     for entry in entries_of(kind):
         if entry.source == root:
             return round(entry.parameters * 1e6)
@@ -445,7 +451,7 @@ def _n_served(kind: str, root: str) -> int:
 
 
 def _forget() -> None:
-    """Start again in a forked process, which has none of the threads that own the loaded models."""
+    """Forget all models in a forked process, which lacks the threads that own them."""
     global LOADED
     LOADED = LoadedModels()
 

@@ -1,7 +1,12 @@
-"""What came from outside, read as what it should be: a text, a number, a JSON value, nothing else.
+"""Validate values from outside: texts, numbers, JSON, files.
 
-Booleans are no numbers, and numbers are small enough for every later step: a whole number is exact
-as a 64-bit float too (the page's player reads nothing else), a finite one has room to be added up.
+    >>> read_field({"steps": 64}, "steps", int)
+    64
+    >>> is_whole(True), is_whole(2**53), is_finite(1e301)
+    (False, False, False)
+
+Booleans do not count as numbers. A whole number must be exact as a 64-bit float, the only number of
+JavaScript; a finite number must leave room for sums.
 """
 
 import errno
@@ -17,36 +22,36 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 LARGEST = 2**53 - 1
-"""The largest whole number, either side of 0."""
+"""The largest absolute value of a whole number."""
 HUGE = 1e300
-"""The largest finite number, either side of 0."""
+"""The largest absolute value of a finite number."""
 LARGEST_FILE = 512 * 2**20
-"""Bytes of a file that is read as a whole."""
+"""Largest size in bytes of a file that is read whole."""
 MAX_DIGITS = 308
-"""Digits of a whole number in JSON: a float holds every number of so many."""
+"""Largest number of digits of a whole number in JSON; a float can hold any such number."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_short = reprlib.Repr()  # `repr` itself has no end in what is nested
+_short = reprlib.Repr()  # `repr` may take very long on nested values
 _short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a text that has UTF-8: a lone surrogate has none."""
+    """True for a text that can be encoded in UTF-8, so without lone surrogates."""
     return isinstance(value, str) and _SURROGATE.search(value) is None
 
 
-def is_whole(value: object, least: int = -LARGEST, most: int = LARGEST) -> bool:
-    """Whether it is a whole number from `least` to `most`."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def is_whole(value: object, low: int = -LARGEST, high: int = LARGEST) -> bool:
+    """True for a whole number from `low` to `high`."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def is_finite(value: object) -> bool:
-    """Whether it is a number that a float holds with room to spare."""
+    """True for a finite number of at most `HUGE`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and abs(value) <= HUGE  # type: ignore[arg-type]
 
 
 def are_ids(values: object, vocabulary: int = 2**31) -> bool:
-    """Whether it is a list of token ids below `vocabulary`."""
+    """True for a list of token ids below `vocabulary`."""
     return isinstance(values, list) and all(is_whole(v, 0, vocabulary - 1) for v in values)
 
 
@@ -64,14 +69,14 @@ KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
         lambda values: isinstance(values, list) and all(isinstance(v, str) for v in values),
     ),
 }
-"""What a value from outside can be, by its annotation: in words, and whether one is that."""
+"""Types of values from outside, by annotation: a description, and a predicate."""
 
 
 def read_field(values: Mapping[str, Any], name: str, kind: Any) -> Any:
-    """The value of that name, None if it is not there.
+    """Return the value of a field, or None if it is missing and `kind` allows that.
 
     Raises:
-        ValueError: it is not of the kind, nor None where the kind allows it.
+        ValueError: the value does not have the type.
     """
     value, kinds = values.get(name), get_args(kind) if isinstance(kind, UnionType) else (kind,)
     words, is_one = KINDS[get_origin(kinds[0]) or kinds[0]]
@@ -81,7 +86,7 @@ def read_field(values: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 
 def from_json(text: str | bytes) -> Any:
-    """Parse JSON from outside: every number in it is one that a float holds, every text has UTF-8.
+    """Parse untrusted JSON: every number fits a float, and every text has UTF-8.
 
     Raises:
         ValueError: `text` is not JSON or nested too deeply, or it holds NaN, an infinity, a number
@@ -105,14 +110,16 @@ def from_json(text: str | bytes) -> Any:
 
 
 def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
-    """The content of a regular file. A device may have no end, and a pipe no writer.
+    """Return the content of a regular file; a device may have no end, and a pipe no writer.
 
     Raises:
         OSError: it is not a regular file, it has more than `most` bytes, or it cannot be read.
     """
 
     def without_waiting(name: str, flags: int) -> int:
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # else a pipe waits for a writer
+        return os.open(
+            name, flags | getattr(os, "O_NONBLOCK", 0)
+        )  # otherwise, opening a pipe waits for a writer
 
     parts, size = [], 0
     with open(path, "rb", opener=without_waiting) as file:
@@ -127,7 +134,7 @@ def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
 
 
 def short_repr(value: object, most: int = 40) -> str:
-    """A value for a sentence: one line of at most `most` characters."""
+    """Format a value for an error message: one line of at most `most` characters."""
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a whole number beyond 2^53"
     text = _short.repr(value).replace("\n", " ")
@@ -135,7 +142,7 @@ def short_repr(value: object, most: int = 40) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error of somebody else's says; its kind if it says nothing."""
+    """Return the first line of an error's message; its type if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 

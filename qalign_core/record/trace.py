@@ -1,30 +1,36 @@
-"""One format for a run, JSON lines: file = wire = recorded run = export; and files that grow.
+"""The trace format (JSON lines) for files, streams and exports, and trace files that grow.
 
-Lines, each a JSON object with a `type`:
+    >>> reader = TraceReader()
+    >>> reader.feed(header_line(TraceHeader(prompt="What is 2 + 2?", steps=8)))
+    >>> reader.feed(end_line("stopped"))
+    >>> reader.trace().header.steps, reader.trace().end
+    (8, ('stopped', ''))
 
-- `header`: what was run (`TraceHeader`), always the first line; a later one asks for more of the
-  same run;
+Each line is a JSON object with a `type`:
+
+- `header`: the settings of the run (`TraceHeader`), always the first line; a later header extends
+  the same run;
 - `step`: one step, as the difference from the chain's state before it;
 - `sample`: one independent sample of the model alone, in order of its number `n`;
-- `end`: how the run ended; a run that went on has more lines behind it.
+- `end`: how the run ended; more lines follow if the run was continued.
 
-Version 2 called the sharpness `alpha`; it is still read.
+Version 2, which called the sharpness `alpha`, can still be read.
 
-A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is there only
-where the pieces (without the EOS's) do not join to it. `null` in `log_alpha` and `log_u` stands
-for minus infinity. `<` is written as an escape, so a line can stand inside a page. Where the target
-is sharper than the paper's, the header has `sharpness`, and steps and samples have `log_probs`, one
-for each of their `tokens`.
+A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is present only if
+it differs from the joined pieces (without the EOS). `null` in `log_alpha` and `log_u` is minus
+infinity. `<` is escaped, so that a line can be embedded in a page. With a target sharper than the
+paper's, the header has `sharpness`, and steps and samples have `log_probs`, one per token in
+`tokens`.
 
-Where not all moves are the paper's, the header has `move` and a step has `log_correction`. A step
-of a block has `kept_again`: so many of the state's last ids follow the `tokens`, and `log_probs`
-are of both. A step whose move refused has `refused`, the reason, and no reward; its `tokens` were
-drawn in vain, and there may be none. `cost` has a third count where tokens were read again.
+With moves other than the paper's, the header has `move` and a step has `log_correction`. A step of
+a block has `kept_again`: that many of the state's last ids follow the `tokens`, and `log_probs`
+covers both. A step without a proposal has `refused`, the reason, and no reward; its `tokens` (maybe
+none) were drawn and discarded. `cost` has a third count if tokens were read again.
 
-A trace on disk outlives a kill. A line is in the file when `write` returns, so a process that is
-killed loses at most what was being drawn. A file belongs to the process that has locked it
-(`flock`); the system gives it back however that process ends, so any number of processes can share
-a folder, and none waits for a dead one.
+A trace on disk survives a kill: a line is in the file when `write` returns, so a killed process
+loses at most the draw in progress. A file belongs to the process that holds its lock (`flock`). The
+system releases the lock however that process ends, so processes can share a folder and none waits
+for a dead one.
 """
 
 import errno
@@ -59,9 +65,9 @@ from qalign_core.validation import COUNT, from_json, is_whole, read_field, read_
 
 VERSION = 3
 READABLE = (2, VERSION)
-"""The versions that can be read."""
+"""The versions of the format that can be read."""
 MAX_BYTES = 64 * 2**20
-"""Of a trace that is opened by itself; one of a folder may grow larger."""
+"""Largest size of a trace file that is loaded by itself; traces in a folder may be larger."""
 
 Line = dict[str, Any]
 
@@ -81,14 +87,14 @@ def _finite_or_none(value: float) -> float | None:
 
 
 def header_line(header: TraceHeader) -> str:
-    """The first line of a trace."""
+    """Return the first line of a trace."""
     line = {"type": "header", "version": VERSION, **to_dict(header)}
     line["beta"] = _finite_or_none(header.beta)
     return _dump(line)
 
 
 def to_dict(header: Header) -> Line:
-    """The fields of a header as they are written; the paper's target and move go without saying."""
+    """Return the fields of a header to be written; the paper's target and move are omitted."""
     values = asdict(header)
     for name in ("sharpness", "move"):
         if values[name] == getattr(Run, name):
@@ -99,7 +105,7 @@ def to_dict(header: Header) -> Line:
 def sample_line(
     n: int, sample: ScoredResponse, extract: AnswerExtractor | None, *, log_probs: bool = False
 ) -> str:
-    """Independent sample number `n`, from 0; its answer, and log-probabilities, as for a step."""
+    """Return the line of independent sample number `n`, from 0, with its extracted answer."""
     response = sample.response
     line: Line = {
         "type": "sample",
@@ -121,10 +127,10 @@ def step_line(
     log_probs: bool = False,
     corrections: bool = False,
 ) -> str:
-    """One step, with the proposal's extracted final answer, for display.
+    """Return the line of one step, with the proposal's extracted final answer for display.
 
-    With `log_probs`, those of its new tokens too, as far as the model has told them; with
-    `corrections`, its move's.
+    `log_probs` adds the log-probabilities of its new tokens if the model returned them;
+    `corrections` adds the correction of its move.
     """
     response, index = step.proposal.response, step.index
     line: Line = {"type": "step", "chain": step.chain, "t": step.t, "index": index}
@@ -155,34 +161,36 @@ def step_line(
         line["log_correction"] = step.log_correction
     if step.refused is not None:
         return _dump(line)
-    if _joined(response.pieces, response.finished) != response.text:
+    if _join(response.pieces, response.finished) != response.text:
         line["text"] = response.text
     return _dump(line | _log_probs(response, index, log_probs))
 
 
 def _cost(cost: Cost) -> list[int]:
-    """The counts of a cost; the last is there where it counts."""
+    """Return the counts of a cost; the last one only if it is not 0."""
     return list(astuple(cost))[: None if cost.read else 2]
 
 
-def _log_probs(response: Response, index: int, wanted: bool) -> Line:
-    """What a line says of the probabilities of a response's tokens from `index` on."""
-    known = wanted and len(response.log_probs) == len(response)
+def _log_probs(response: Response, index: int, included: bool) -> Line:
+    """Return the `log_probs` entry of a line: those of the response's tokens from `index` on."""
+    known = included and len(response.log_probs) == len(response)
     return {"log_probs": list(response.log_probs[index:])} if known else {}
 
 
 def end_line(reason: str, message: str = "") -> str:
-    """How the run ended ("finished", "stopped", "failed"), and in plain words why if it failed."""
+    """Return the last line: "finished", "stopped" or "failed", and the reason of a failure."""
     return _dump({"type": "end", "reason": reason, "message": message})
 
 
 def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
-    """All lines of a trace, newline included; `extract` fills in the answers."""
+    """Yield all lines of a trace, newline included; `extract` fills in the answers."""
     yield header_line(trace.header)
-    asked = {"log_probs": trace.header.needs_log_probs}
+    options = {"log_probs": trace.header.needs_log_probs}
     corrections = trace.header.move != Run.move
-    yield from (step_line(step, extract, **asked, corrections=corrections) for step in trace.steps)
-    yield from (sample_line(n, sample, extract, **asked) for n, sample in enumerate(trace.pool))
+    for step in trace.steps:
+        yield step_line(step, extract, **options, corrections=corrections)
+    for n, sample in enumerate(trace.pool):
+        yield sample_line(n, sample, extract, **options)
     yield end_line(*(trace.end or ("finished", "")))
 
 
@@ -196,14 +204,14 @@ def load_trace(path: str | Path) -> Trace:
 
 
 def trace_text(path: Path) -> str:
-    """The text of a trace's file.
+    """Return the text of a trace file.
 
     Raises:
-        InvalidTrace: it cannot be read, or is no text.
+        InvalidTrace: it cannot be read, or is not text.
     """
     with on_disk(path.name, "read", "give the path of a trace file", InvalidTrace):
         content = read_file(path, MAX_BYTES)
-    try:  # a killed writer may leave half a character too
+    try:  # a killed writer may leave half a character
         return getincrementaldecoder("utf-8")().decode(content)
     except UnicodeDecodeError as error:
         raise InvalidTrace(
@@ -212,7 +220,7 @@ def trace_text(path: Path) -> str:
 
 
 def parse_trace(text: str) -> Trace:
-    """Read a trace from its text; a last line that was cut off in writing is left out.
+    """Parse the text of a trace; an incomplete last line is ignored.
 
     Raises:
         InvalidTrace: it is not a trace of this version; the message names the line.
@@ -227,10 +235,10 @@ def parse_trace(text: str) -> Trace:
 
 
 def parse_header(line: object) -> TraceHeader:
-    """The header that the first line of a trace is.
+    """Parse the first line of a trace.
 
     Raises:
-        InvalidTrace: it is none.
+        InvalidTrace: it is not a header.
     """
     reader = TraceReader()
     reader.feed(str(line))
@@ -238,7 +246,7 @@ def parse_header(line: object) -> TraceHeader:
 
 
 def whole_lines(text: str) -> str:
-    """The text of a trace without a last line that was cut off, as a killed writer leaves it."""
+    """Return the text of a trace without an incomplete last line, as a killed writer leaves it."""
     end = text.rfind("\n") + 1
     try:
         from_json(text[end:])
@@ -248,10 +256,10 @@ def whole_lines(text: str) -> str:
 
 
 class TraceReader:
-    """Reads a trace line by line and checks it as it goes.
+    """Reads and checks a trace line by line.
 
     Attributes:
-        header: None until the first line was read.
+        header: None until the first line is read.
         steps: the steps so far.
         pool: the independent samples so far.
         end: (reason, message) once the run has ended.
@@ -266,10 +274,10 @@ class TraceReader:
         self._last: dict[int, Step] = {}
 
     def trace(self) -> Trace:
-        """What has been read so far.
+        """Return the trace read so far.
 
         Raises:
-            InvalidTrace: there was no header.
+            InvalidTrace: there is no header yet.
         """
         if self.header is None:
             raise InvalidTrace("the trace is empty; its first line should be a header")
@@ -280,7 +288,7 @@ class TraceReader:
         """Read one line.
 
         Raises:
-            InvalidTrace: the line is not what the format says; the message names it.
+            InvalidTrace: the line violates the format; the message has its number.
         """
         self.line_number += 1
         line = self._object(text)
@@ -337,13 +345,13 @@ class TraceReader:
         return self._scored(line, Response(tokens, text, finished, log_probs=log_probs))
 
     def _log_probs(self, line: Line, n: int) -> tuple[float, ...]:
-        """Those of the line's tokens; none if it has none, as most traces do not."""
-        found = self._each({"log_probs": [], **line}, "log_probs", float)
-        if found and not (len(found) == n and max(found) <= 0):
+        """Return the log-probabilities of the line's tokens; empty if it has none."""
+        log_probs = self._each({"log_probs": [], **line}, "log_probs", float)
+        if log_probs and not (len(log_probs) == n and max(log_probs) <= 0):
             raise self._bad(
-                f"log_probs {short_repr(found)} for {n} tokens", "one <= 0 a token, or none"
+                f"log_probs {short_repr(log_probs)} for {n} tokens", "one <= 0 a token, or none"
             )
-        return found
+        return log_probs
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
         costs = self._each(line, "cost", COUNT)
@@ -377,7 +385,7 @@ class TraceReader:
         else:
             finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
             all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
-            text = self._get(line, "text", str) if "text" in line else _joined(all_pieces, finished)
+            text = self._get(line, "text", str) if "text" in line else _join(all_pieces, finished)
             log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
             tokens = kept.tokens[:index] + new + kept.tokens[tail]
             proposal = self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
@@ -395,9 +403,20 @@ class TraceReader:
         correction = -math.inf if refused else None
         if "log_correction" in line:
             correction = float(self._get(line, "log_correction", float))
-        in_vain = NoProposal(refused, index, new, pieces) if refused else None
-        here = (chain, t, index, current, proposal, log_alpha, log_u, accepted, proposal.cost)
-        return Step(*here, again, correction, in_vain)
+        return Step(
+            chain=chain,
+            t=t,
+            index=index,
+            current=current,
+            proposal=proposal,
+            log_alpha=log_alpha,
+            log_u=log_u,
+            accepted=accepted,
+            cost=proposal.cost,
+            kept_again=again,
+            log_correction=correction,
+            refused=NoProposal(refused, index, new, pieces) if refused else None,
+        )
 
     def _get(self, line: Line, name: str, kind: Any) -> Any:
         try:
@@ -408,9 +427,9 @@ class TraceReader:
     def _each(self, line: Line, name: str, kind: Any) -> tuple[Any, ...]:
         return tuple(self._get({name: v}, name, kind) for v in self._get(line, name, list))
 
-    def _bad(self, came: str, expected: str) -> InvalidTrace:
+    def _bad(self, received: str, expected: str) -> InvalidTrace:
         return InvalidTrace(
-            f"line {self.line_number} of the trace has {came}; {expected} was expected"
+            f"line {self.line_number} of the trace has {received}; {expected} was expected"
         )
 
 
@@ -418,15 +437,17 @@ H = TypeVar("H", bound=Header)
 
 
 def read_header(cls: type[H], line: Line) -> H:
-    """A header from its JSON; what is not there has its default.
+    """Return a header from its parsed JSON; missing fields get their defaults.
 
     Raises:
-        ValueError: a field is not what it should be.
+        ValueError: a field has the wrong type.
     """
-    values: dict[str, Any] = {"extractor": None}  # an open-ended prompt has none
+    values: dict[str, Any] = {"extractor": None}  # open-ended unless the line has an extractor
     line = rename_settings(line)
     for name, kind in _kinds(cls).items():  # type: ignore[arg-type]
-        if name == "beta" and line.get(name, 0) is None:  # unknown: the trace was put together
+        if (
+            name == "beta" and line.get(name, 0) is None
+        ):  # unknown, as in a trace put together from steps
             values[name] = math.nan
         elif name in line:
             value = read_field(line, name, kind)
@@ -437,21 +458,21 @@ def read_header(cls: type[H], line: Line) -> H:
 _kinds = cache(get_type_hints)
 
 
-def _joined(pieces: tuple[str, ...], finished: bool) -> str:
+def _join(pieces: tuple[str, ...], finished: bool) -> str:
     return "".join(pieces[:-1] if finished else pieces)
 
 
 _MAY_GROW = ("steps", "chains", "pool")
-"""Entries of a header that may grow when a run is resumed: earlier draws stay the same."""
+"""Fields of a header that may grow when a run is resumed: earlier draws stay the same."""
 _MAY_DIFFER = ("created", "notes", "task", "command", "source")
-"""Entries of a header that may differ when a run is resumed."""
+"""Fields of a header that may differ when a run is resumed."""
 
 
 class TraceFile:
-    """A trace that grows.
+    """A trace file open for appending.
 
     Attributes:
-        known: what was there when it was opened.
+        known: the trace in the file when it was opened.
     """
 
     def __init__(self, path: Path, file: BinaryIO, known: Trace) -> None:
@@ -461,24 +482,24 @@ class TraceFile:
         """Append a line; it is in the file when this returns.
 
         Raises:
-            InvalidSetting: the disk takes no more.
+            InvalidSetting: the disk is full or fails.
         """
         content = line.encode()
         advice = "free some space and run the same command again: it continues where it stopped"
         with on_disk(self._path, "written", advice, InvalidSetting):
-            while content:  # a disk that is nearly full takes a part
+            while content:  # a nearly full disk may accept only a part
                 content = content[self._file.write(content) :]
 
 
 @contextmanager
 def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
-    """Open the trace of a run to go on with it, made if it is not there; None if another has it.
+    """Open or create the trace file of a run to extend it; yield None if another process has it.
 
     Raises:
-        InvalidSetting: the file cannot be used, is no trace, or that of another run; it is left
-            as it is.
+        InvalidSetting: the file cannot be used, is not a trace, or belongs to another run; it is
+            left unchanged.
     """
-    import fcntl  # not on Windows: only what is here is missing there
+    import fcntl  # missing on Windows, where only this function fails
 
     with on_disk(path, "written", "give another path with --out", InvalidSetting):
         if os.path.exists(path) and not os.path.isfile(path):  # reading a device may have no end
@@ -496,7 +517,7 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
             ) from error
         file.seek(0)
         content = file.read()
-        end = content.rfind(b"\n") + 1  # a last line that was cut off in writing is no line
+        end = content.rfind(b"\n") + 1  # an incomplete last line does not count
         try:
             known = _read(path, content[:end])
         except InvalidTrace as error:
@@ -516,17 +537,17 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
 
 
 def content_of(path: Path, kind: type[QAlignError]) -> bytes | None:
-    """The content of a file, None without one; an error of type `kind` if it cannot be read."""
+    """Return the content of a file, or None if there is none; raise `kind` if it cannot be read."""
     with on_disk(path, "read", "use another folder", kind), suppress(FileNotFoundError):
         return read_file(path)
     return None
 
 
 def read_trace(path: Path) -> Trace | None:
-    """The whole lines of a trace that may still grow; None if there is no header yet.
+    """Read the complete lines of a trace that may still grow; None if there is no header yet.
 
     Raises:
-        InvalidTrace: it is no trace; the message names file and line.
+        InvalidTrace: it is not a trace; the message names file and line.
     """
     content = content_of(path, InvalidTrace) or b""
     return _read(path, content[: content.rfind(b"\n") + 1])
@@ -536,18 +557,18 @@ def save_trace(trace: Trace, path: str | Path, *, extract: AnswerExtractor | Non
     """Write a trace to a file; `extract` fills in the answers.
 
     Raises:
-        InvalidSetting: it cannot be written; a file that was there is left as it was.
+        InvalidSetting: it cannot be written; an existing file is left unchanged.
     """
     write_whole(Path(path), "".join(trace_lines(trace, extract)).encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there as a whole or not at all, even if the machine stops.
+    """Write a file atomically: whole or not at all, even if the machine stops.
 
-    A device or a pipe, such as /dev/stdout, is written to, since nothing may take its place.
+    A device or a pipe, such as /dev/stdout, is written to directly, since it must not be replaced.
 
     Raises:
-        InvalidSetting: it cannot be written; a file that was there is left as it was.
+        InvalidSetting: it cannot be written; an existing file is left unchanged.
     """
     place = Path(os.path.realpath(path))
     temporary = place.parent / f"{place.name}.{os.getpid()}.tmp"
@@ -570,46 +591,47 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _begins(content: bytes, header: TraceHeader) -> bool:
-    """Whether a line that was cut off is the beginning of this run's header."""
-    ours = header_line(header).encode().partition(b',"created":')[0]
-    return ours.startswith(content) or content.startswith(ours)
+    """True if an incomplete line is the beginning of this run's header."""
+    start = header_line(header).encode().partition(b',"created":')[0]
+    return start.startswith(content) or content.startswith(start)
 
 
-def check_same_run(place: Path, there: Header, wanted: Header) -> None:
-    """Refuse to go on in a file or folder that holds another run.
+def check_same_run(path: Path, old: Header, new: Header) -> None:
+    """Check that a file or folder holds the same run, which may be extended.
 
     Raises:
-        InvalidSetting: with the first setting that differs.
+        InvalidSetting: it holds another run; the message names the first setting that differs.
     """
-    if differs := _difference(there, wanted):
+    if differs := _difference(old, new):
         raise InvalidSetting(
-            f"{place} contains a different run ({differs}); give another path, or the same "
+            f"{path} contains a different run ({differs}); give another path, or the same "
             "settings to continue it (steps, chains, samples and problems may be more)"
         )
 
 
-def grows(there: Header, wanted: Header) -> bool:
-    """Whether more is wanted of the same run."""
-    return any(getattr(there, name) < getattr(wanted, name) for name in _MAY_GROW)
+def grows(old: Header, new: Header) -> bool:
+    """True if a header extends the same run."""
+    return any(getattr(old, name) < getattr(new, name) for name in _MAY_GROW)
 
 
-def _difference(there: Header, wanted: Header) -> str:
-    """The first setting in which a run is not the one there, or more of it; else empty."""
-    # last what may follow from another setting: how long the chains of a set may become
-    for name in sorted((each.name for each in fields(wanted)), key=lambda name: name == "steps"):
-        old, new = (_as_compared(header, name) for header in (there, wanted))
-        may = name in _MAY_DIFFER or (name in _MAY_GROW and old < new)
-        if old != new and not may:
+def _difference(old: Header, new: Header) -> str:
+    """Return the first setting that differs and may not, as a text; empty if there is none."""
+    # `steps` comes last, since it may follow from another setting
+    for name in sorted((each.name for each in fields(new)), key=lambda name: name == "steps"):
+        before, after = (_comparable(header, name) for header in (old, new))
+        may = name in _MAY_DIFFER or (name in _MAY_GROW and before < after)
+        if before != after and not may:
             if name in ("problems", "digest"):
                 return "other problems"
-            return f"{'samples' if name == 'pool' else name}: {old!r:.60}, now {new!r:.60}"
+            return f"{'samples' if name == 'pool' else name}: {before!r:.60}, now {after!r:.60}"
     return ""
 
 
-def _as_compared(header: Header, name: str) -> Any:
-    """A setting as two runs are compared: a file by its name, a model by its hash if it has one.
+def _comparable(header: Header, name: str) -> Any:
+    """Return the value of a field that two runs must share.
 
-    The same model, or the same grader, may have another path on another machine.
+    A file is compared by its name and a model by its hash, if it has one, since the same model or
+    grader may have different paths on different machines.
     """
     value = getattr(header, name)
     if name == "extractor":
@@ -622,7 +644,7 @@ _HASH = re.compile(r"[0-9a-f]{12,}")
 
 
 def _read(path: Path, content: bytes) -> Trace | None:
-    """The trace of whole lines, None if there are none; an error names the file."""
+    """Parse complete lines; None if there are none. An error names the file."""
     try:
         return parse_trace(content.decode()) if content else None
     except (InvalidTrace, UnicodeDecodeError) as error:
