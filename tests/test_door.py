@@ -36,7 +36,7 @@ from components.request_guard import RequestGuard
 from components.room import routes
 from components.room import service as service_module
 from components.room.rooms import Caps
-from components.room.routes import _drawn, qr_rows, room_routes
+from components.room.routes import _draw_qr, qr_rows, room_routes
 from components.room.service import SCREENS, RoomService
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
@@ -824,15 +824,15 @@ async def test_a_code_is_drawn_once_and_off_the_loop(service, monkeypatch):
         return qr_rows(link)
 
     monkeypatch.setattr(routes, "qr_rows", drawn)
-    _drawn.cache_clear()
+    _draw_qr.cache_clear()
     lead = await service.open(SETTINGS, "here")
     async with asking(rooms_of(service)) as client:
         for _ in range(5):
             body = {"code": lead["code"], "link": "http://localhost/room"}
             answer = await client.post("/room/qr", json=body, headers=bearer(lead["token"]))
             assert answer.status_code == 200
-    assert _drawn.cache_info().misses == 1
-    assert _drawn.cache_info().maxsize == 64
+    assert _draw_qr.cache_info().misses == 1
+    assert _draw_qr.cache_info().maxsize == 64
     assert threads
     assert threading.main_thread() not in threads
 

@@ -156,7 +156,11 @@ def test_the_command_line_says_that_others_are_waited_for(tmp_path, capsys, monk
     monkeypatch.setattr(drawing, "run_set", waits)
     monkeypatch.setattr(shared, "load_language_model", lambda *_, **__: ToyLM())
     monkeypatch.setattr(shared, "load_reward_model", lambda *_, **__: ToyRM())
-    main(["run", "--prompts", "in_distribution", "--problems", "1", "--out", str(tmp_path)])
+    command = ["run", "--prompts", "in_distribution", "--problems", "1", "--out", str(tmp_path)]
+    main(command)
+    assert capsys.readouterr().err == "", "a pipe gets no progress bar"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    main(command)
     assert "1 with other processes" in capsys.readouterr().err
 
 

@@ -264,7 +264,7 @@ def hub(monkeypatch):
     }
     api = SimpleNamespace(dataset_info=lambda id: SimpleNamespace(sha="f00d"))
     for name, content in {
-        "datasets": {"load_dataset": load_dataset},
+        "datasets": {"load_dataset": load_dataset, "disable_progress_bars": lambda: None},
         "huggingface_hub": {"HfApi": lambda: api},
     }.items():
         module = ModuleType(name)

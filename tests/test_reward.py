@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from toys import ToyRM
 
-from components.common.reward import mixed, model_list, reward_shown, unmixed
+from components.common.reward import mixed, model_list, reward_values, unmixed
 from components.session.offer import Offer
 from qalign_core.chain.cost import draw_cost, meter_of, reading_of
 from qalign_core.errors import InvalidSetting
@@ -36,7 +36,7 @@ def test_a_share_that_is_none_is_refused(share):
     "rm", ["2*embedded + 0.5*embedded-weak", "judge:embedded", "-1*embedded + 2*embedded-weak"]
 )
 def test_a_sum_of_another_shape_stands_in_the_list_as_it_is(rm):
-    show = reward_shown(rm, OFFER)
+    show = reward_values(rm, OFFER)
     assert show["rm"].value == rm
     assert (rm, rm) in show["rm"].choices
     assert mixed(show["rm"].value, show["second"].value, show["share"]) == rm

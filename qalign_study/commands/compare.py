@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the quantity that is equal for all methods",
     )
     parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
-    parser.add_argument("--json", action="store_true", help="print the decisions as JSON")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     shared.out_option(parser)
     shared.problem_options(parser)
     shared.run_options(parser, leave_out=("matched",), **COMMAND_DEFAULTS["compare"])
