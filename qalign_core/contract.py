@@ -1,7 +1,7 @@
-"""The laws that a language model and a reward model must obey, checked on one's own models.
+"""The laws that a language model and a reward model must obey, tested by drawing from them.
 
-The chain is exact only if they hold. `check` draws from the models and yields one finding per law.
-Each law can also be `None`: the models do not return what a test of it needs, and it says what.
+The chain is exact only if all laws hold. `check` yields one finding per law. A law whose test needs
+something that the models do not return has a finding with `holds=None` and the reason.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ NEAR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of a law: whether it holds (None if it cannot be tested), and why."""
+    """The verdict on one law: whether it holds (None if it cannot be tested), and why."""
 
     law: str
     holds: bool | None
@@ -44,57 +44,57 @@ class Finding:
 
 @dataclass(frozen=True)
 class Subject:
-    """The models under test and what was drawn from them: a response per seed.
+    """The models under test and the responses that were drawn from them, one per seed.
 
-    `told` is called after each draw.
+    `on_draw` is called after each draw.
     """
 
     lm: LanguageModel
     rm: RewardModel
     prompt: str
-    told: Callable[[], object] = lambda: None
-    drawn: tuple[Response, ...] = ()
+    on_draw: Callable[[], object] = lambda: None
+    responses: tuple[Response, ...] = ()
 
     @property
     def longest(self) -> Response:
-        """The longest response."""
-        return max(self.drawn, key=len)
+        """Return the longest response."""
+        return max(self.responses, key=len)
 
     def limited(self, limit: int) -> Any:
-        """The language model with a lower limit on the length, if its sampling can be set."""
+        """Return the language model with a lower length limit, if its sampling can be set."""
         lm: Any = self.lm
         if limit >= lm.max_new_tokens or not hasattr(lm, "with_sampling"):
             return lm
         return lm.with_sampling(replace(lm.sampling, max_new_tokens=limit))
 
     async def draw_one(self, seed: int, prefix: Sequence[int] = (), lm: Any = None) -> Response:
-        """The response of a seed."""
+        """Draw the response of a seed."""
         ids = self.lm.encode(self.prompt)
         response: Response = await (lm or self.lm).extend(ids, prefix, seed=seed)
-        self.told()
+        self.on_draw()
         return response
 
     async def draw(self, n: int, prefix: Sequence[int] = (), lm: Any = None) -> list[Response]:
-        """Responses of the seeds below n, requested at once."""
+        """Draw the responses of the seeds below n, all at once."""
         return [*await asyncio.gather(*(self.draw_one(seed, prefix, lm) for seed in range(n)))]
 
 
-Found = tuple[bool | None, str]
+Verdict = tuple[bool | None, str]
 
 
-async def same_seed(subject: Subject) -> Found:
+async def verify_seed(subject: Subject) -> Verdict:
     """Draw some seeds again, one request at a time."""
     n = N_SEEDS // 4
-    if len({response.tokens for response in subject.drawn}) == 1:
+    if len({response.tokens for response in subject.responses}) == 1:
         return None, f"{N_SEEDS} seeds gave one response; use a higher temperature, top-p or top-k"
     for seed in range(n):
-        if (await subject.draw_one(seed)).tokens != subject.drawn[seed].tokens:
+        if (await subject.draw_one(seed)).tokens != subject.responses[seed].tokens:
             return False, f"seed {seed} gave one text among {N_SEEDS} requests and another alone"
     return True, f"{n} of {N_SEEDS} seeds drawn together gave the same text alone"
 
 
-async def same_prefix(subject: Subject) -> Found:
-    """Continue beginnings of a response: they stay, and what follows has the same chances."""
+async def verify_prefix(subject: Subject) -> Verdict:
+    """Continue prefixes of a response: they must stay, and the next token keep its probability."""
     whole, gaps = subject.longest, []
     cuts = range(1, len(whole), max(1, len(whole) // 8))
     for cut in cuts:
@@ -102,41 +102,45 @@ async def same_prefix(subject: Subject) -> Found:
             if response.tokens[:cut] != whole.tokens[:cut]:
                 return False, f"a prefix of {cut} tokens came back changed"
             check_lengths(response, cut, subject.lm)
-            told = response.log_probs[-len(response) + cut :]
-            if told and whole.log_prob is not None and response.tokens[cut] == whole.tokens[cut]:
-                gaps.append(abs(told[0] - whole.log_probs[cut]))
+            log_probs = response.log_probs[-len(response) + cut :]
+            if (
+                log_probs
+                and whole.log_prob is not None
+                and response.tokens[cut] == whole.tokens[cut]
+            ):
+                gaps.append(abs(log_probs[0] - whole.log_probs[cut]))
     if not cuts:
         return None, "no response has two tokens"
-    came_back = f"prefixes of {len(cuts)} lengths came back unchanged"
+    summary = f"prefixes of {len(cuts)} lengths came back unchanged"
     if not gaps:
-        return True, f"{came_back}; no log-probabilities of what follows could be compared"
+        return True, f"{summary}; no log-probabilities of what follows could be compared"
     gap = math.fsum(gaps) / len(gaps)
-    return gap <= NEAR, f"{came_back}; the next token's log-probability differs by {gap:.2g}"
+    return gap <= NEAR, f"{summary}; the next token's log-probability differs by {gap:.2g}"
 
 
-async def told_chances(subject: Subject) -> Found:
-    """Compare how often responses begin with some tokens with the chances that the model tells."""
-    drawn = await subject.draw(N_DRAWS, lm=subject.limited(FIRST))
-    if any(response.log_prob is None for response in drawn):
+async def verify_log_probs(subject: Subject) -> Verdict:
+    """Compare how often responses begin with some tokens with the returned log-probabilities."""
+    responses = await subject.draw(N_DRAWS, lm=subject.limited(FIRST))
+    if any(response.log_prob is None for response in responses):
         return None, "the model returns no log-probabilities"
-    tried = [_cells(drawn, length) for length in range(1, FIRST + 1)]
+    tried = [_cells(responses, length) for length in range(1, FIRST + 1)]
     observed, expected, total = max(tried, key=lambda cells: (cells[2] > 1.001, len(cells[0])))
     if total > 1.001:
         return False, f"the probabilities of what {N_DRAWS} draws gave sum to {total:.4g}"
     if len(observed) < 2:
-        return None, _untestable(drawn)
+        return None, _untestable(responses)
     from scipy.stats import chi2  # slow to import
 
     statistic = float(((observed - expected) ** 2 / expected).sum())
     p = min(1.0, len(tried) * float(chi2.sf(statistic, len(observed) - 1)))
-    said = f"chi-square over {len(observed)} cells of {N_DRAWS} draws: p = {p:.2g}"
-    return p >= FALSE_ALARM, f"{said}; a correct model fails with probability {FALSE_ALARM:g}"
+    evidence = f"chi-square over {len(observed)} cells of {N_DRAWS} draws: p = {p:.2g}"
+    return p >= FALSE_ALARM, f"{evidence}; a correct model fails with probability {FALSE_ALARM:g}"
 
 
-def _untestable(drawn: Sequence[Response]) -> str:
-    """Say why all draws share one cell: their first tokens are too certain, too varied, or both."""
+def _untestable(responses: Sequence[Response]) -> str:
+    """Explain why all draws share one cell: the first tokens are too certain, varied, or both."""
     likeliest = [
-        max(math.exp(math.fsum(response.log_probs[:length])) for response in drawn)
+        max(math.exp(math.fsum(response.log_probs[:length])) for response in responses)
         for length in range(1, FIRST + 1)
     ]
     if N_DRAWS * likeliest[0] < LEAST:
@@ -150,23 +154,25 @@ def _untestable(drawn: Sequence[Response]) -> str:
     return f"{sure}; use a higher temperature, top-p or top-k"
 
 
-def _cells(drawn: Sequence[Response], length: int) -> tuple[Array, Array, float]:
-    """Counts of the first tokens of responses, what their told chances expect, and their sum.
+def _cells(responses: Sequence[Response], length: int) -> tuple[Array, Array, float]:
+    """Return observed counts, expected counts and the sum of the returned probabilities.
 
-    Starts that are expected fewer than `LEAST` times, or were never drawn, share one cell. The
-    least likely others join it until it expects `LEAST`.
+    A cell is a start of `length` tokens. Starts that are expected fewer than `LEAST` times, or were
+    never drawn, share one cell. The least likely others join it until it expects `LEAST`.
     """
-    n, counts = len(drawn), Counter(response.tokens[:length] for response in drawn)
-    told = {r.tokens[:length]: math.exp(math.fsum(r.log_probs[:length])) for r in drawn}
-    big = sorted((t for t in told if n * told[t] >= LEAST), key=lambda t: told[t], reverse=True)
-    while big and n * (1 - sum(told[t] for t in big)) < LEAST:
+    n, counts = len(responses), Counter(response.tokens[:length] for response in responses)
+    stated = {r.tokens[:length]: math.exp(math.fsum(r.log_probs[:length])) for r in responses}
+    big = sorted(
+        (t for t in stated if n * stated[t] >= LEAST), key=lambda t: stated[t], reverse=True
+    )
+    while big and n * (1 - sum(stated[t] for t in big)) < LEAST:
         big.pop()
-    observed, expected = [counts[t] for t in big], [n * told[t] for t in big]
+    observed, expected = [counts[t] for t in big], [n * stated[t] for t in big]
     cells = [*observed, n - sum(observed)], [*expected, n - sum(expected)]
-    return np.array(cells[0]), np.array(cells[1]), sum(told.values())
+    return np.array(cells[0]), np.array(cells[1]), sum(stated.values())
 
 
-async def shared_limit(subject: Subject) -> Found:
+async def verify_limit(subject: Subject) -> Verdict:
     """Draw whole responses and continuations under a limit that some of them reach."""
     lm = subject.limited(max(2, len(subject.longest) // 2))
     limit, reached = lm.max_new_tokens, 0
@@ -180,41 +186,41 @@ async def shared_limit(subject: Subject) -> Found:
     return True, f"{reached} whole and continued responses reached the limit of {limit}, none more"
 
 
-async def steady_reward(subject: Subject) -> Found:
+async def verify_reward(subject: Subject) -> Verdict:
     """Score responses at once, and one after another from the last to the first."""
     rm, prompt = subject.rm, subject.prompt
-    together = await asyncio.gather(*(rm.score(prompt, response) for response in subject.drawn))
-    alone = [await rm.score(prompt, response) for response in reversed(subject.drawn)][::-1]
+    together = await asyncio.gather(*(rm.score(prompt, response) for response in subject.responses))
+    alone = [await rm.score(prompt, response) for response in reversed(subject.responses)][::-1]
     if not all(map(math.isfinite, [*together, *alone])):
         return False, "a reward is not finite"
     gap = max(abs(a - b) for a, b in zip(together, alone, strict=True))
-    said = f"{len(alone)} responses scored twice differ by at most {gap:.2g}"
-    return gap <= 1e-4 * max(1.0, *map(abs, alone)), said
+    evidence = f"{len(alone)} responses scored twice differ by at most {gap:.2g}"
+    return gap <= 1e-4 * max(1.0, *map(abs, alone)), evidence
 
 
-LAWS: dict[str, Callable[[Subject], Awaitable[Found]]] = {
-    "the same seed gives the same text": same_seed,
-    "a prefix continues as it was drawn": same_prefix,
-    "log-probabilities are those of the sampled distribution": told_chances,
-    "whole and continued responses share the length limit": shared_limit,
-    "the reward is finite and repeats": steady_reward,
+LAWS: dict[str, Callable[[Subject], Awaitable[Verdict]]] = {
+    "the same seed gives the same text": verify_seed,
+    "a prefix continues as it was drawn": verify_prefix,
+    "log-probabilities are those of the sampled distribution": verify_log_probs,
+    "whole and continued responses share the length limit": verify_limit,
+    "the reward is finite and repeats": verify_reward,
 }
-"""What is checked, in order."""
+"""The laws that `check` tests, in order."""
 
 
 async def check(
-    lm: LanguageModel, rm: RewardModel, prompt: str, told: Callable[[], object] = lambda: None
+    lm: LanguageModel, rm: RewardModel, prompt: str, on_draw: Callable[[], object] = lambda: None
 ) -> AsyncIterator[Finding]:
-    """One finding per law of two models, as each is found; an error in a law is its failure.
+    """Yield one finding per law; an error while a law is tested is a failure of that law.
 
-    `told` is called after each draw.
+    `on_draw` is called after each draw.
 
     Raises:
-        QAlignError: nothing can be drawn at all.
+        QAlignError: no response can be drawn.
     """
     check_models(lm, rm)
-    subject = Subject(lm, rm, prompt, told)
-    subject = replace(subject, drawn=tuple(await subject.draw(N_SEEDS)))
+    subject = Subject(lm, rm, prompt, on_draw)
+    subject = replace(subject, responses=tuple(await subject.draw(N_SEEDS)))
     for name, law in LAWS.items():
         try:
             holds, evidence = await law(subject)

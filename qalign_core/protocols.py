@@ -15,11 +15,11 @@ class LanguageModel(Protocol):
     `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
     must say of it, such as that it is approximate).
 
-    Optional methods: `weigh(prompt_ids, tokens, *, top, first=0)` returns a `Weighed` for each
-    token of a given text from the one at `first` on, for the moves entropy and block. Block also
+    Optional methods: `score_tokens(prompt_ids, tokens, *, top, first=0)` returns a `TokenScore` per
+    token of a given text, starting at `first`; the moves entropy and block need it. Block also
     needs `extend(..., until)`, which stops after the first drawn token of the set `until`,
-    `delimiters(text)`, that set for a delimiter, and `response(tokens)`, the `Response` of ids.
-    `written(prefix, words, *, ended)` returns the response that somebody's own words make.
+    `delimiters(text)`, which returns that set, and `response(tokens)`, which returns the
+    `Response` of ids. `extend_with_text(prefix, words, *, ended)` appends a user's own words.
     """
 
     @property

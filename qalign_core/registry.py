@@ -35,8 +35,8 @@ from qalign_core.protocols import RewardModel
 from qalign_core.rewards.functions import (
     CompositeReward,
     LeastReward,
+    import_object,
     load_name,
-    made_of,
     reward_from_file,
 )
 from qalign_core.rewards.names import reward_named
@@ -285,7 +285,7 @@ def load_grader(place: str) -> Grader:
     """
     path, _, name = place.rpartition(":")
     full = f"{os.path.abspath(path)}:{name}"
-    grader = made_of(place)
+    grader = import_object(place)
     extract = getattr(grader, "extract", grader)
     if not callable(extract):
         raise ModelLoadError(

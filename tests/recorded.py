@@ -240,8 +240,8 @@ def _draws(
     """Law, uniform number and token of each draw of a text from place `first` on."""
     run = trace.header.run
     lm = load_language_model(run.lm, sampling=run.sampling)
-    weigh = lm.engine.weigh(lm.encode(run.prompt), ids, sampling=lm.sampling, top=10**6)
-    laws = [dict(weighed[1]) for weighed in asyncio.run(weigh)][first:]
+    scores = lm.engine.score_tokens(lm.encode(run.prompt), ids, sampling=lm.sampling, top=10**6)
+    laws = [dict(score[1]) for score in asyncio.run(scores)][first:]
     u = uniforms(derive_seed(run.seed, *at), first, len(ids))
     found = []
     for law, each, token in zip(laws, u.tolist(), ids[first:], strict=True):

@@ -25,7 +25,7 @@ from qalign_core.errors import ModelLoadError, QAlignError
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
-from qalign_core.models.served.client import Card, Reached, Server, TransientError, read_card
+from qalign_core.models.served.client import Card, ModelEndpoint, Server, TransientError, read_card
 from qalign_core.record.trace import load_trace, parse_trace, trace_lines
 from qalign_core.registry import _read_own
 from qalign_core.rewards import served as served_rm
@@ -202,7 +202,7 @@ OF_LLAMA_CPP = {
 }
 PROPS = {"total_slots": 4, "default_generation_settings": {"n_ctx": 99}}
 SAMPLED = {"generation_settings": {"logit_bias": [{"token": 2, "bias": None}], "top_k": 0}}
-AT = Reached(
+AT = ModelEndpoint(
     Server("http://h", kind="lm", rows=1, timeout=1.0, patience=1.0, pause=1.0),
     Card("m", "m", 99),
     Text(tokenizer()),

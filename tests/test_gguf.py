@@ -56,7 +56,7 @@ def test_a_file_of_each_kind_is_the_model_that_it_was_written_from(tmp_path, kin
     ids, response = draw(original)
     assert draw(read)[0] == ids
     assert draw(read)[1].tokens == response.tokens
-    scores = [asyncio.run(lm.weigh(ids, response.tokens)) for lm in (original, read)]
+    scores = [asyncio.run(lm.score_tokens(ids, response.tokens)) for lm in (original, read)]
     for a, b in zip(*scores, strict=True):
         assert b.log_p == pytest.approx(a.log_p, abs=1e-4)
     for lm in (original, read):
@@ -67,7 +67,7 @@ def test_a_quantized_file_runs_in_8_bits_unless_another_type_is_named(file):
     by_default, wide = load(file), load(file, dtype="float32")
     assert by_default.revision == f"{wide.revision} int8"
     ids, response = draw(wide)
-    scores = [asyncio.run(lm.weigh(ids, response.tokens)) for lm in (by_default, wide)]
+    scores = [asyncio.run(lm.score_tokens(ids, response.tokens)) for lm in (by_default, wide)]
     differences = [abs(a.log_p - b.log_p) for a, b in zip(*scores, strict=True)]
     assert 0 < max(differences) < 0.1
     for lm in (by_default, wide):

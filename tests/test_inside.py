@@ -44,7 +44,7 @@ async def test_a_text_is_weighed_as_it_was_drawn_bit_by_bit(sampling):
     ids = lm.encode(PROMPT)
     for seed in range(3):
         done = await lm.engine.complete(ids, (), sampling=sampling, seed=seed)
-        weighed = await lm.weigh(ids, done.tokens)
+        weighed = await lm.score_tokens(ids, done.tokens)
         assert [each.log_p for each in weighed] == list(map(rounded, done.log_probs))
 
 
@@ -55,9 +55,9 @@ async def test_a_tail_is_read_in_chunks_without_a_decoding_step_wherever_it_begi
     done = await lm.extend(ids, (), seed=1)
     drawn = lm.engine.n_steps
     assert drawn - before >= len(done), "the control: a draw takes a step per token"
-    every = await lm.weigh(ids, done.tokens)
+    every = await lm.score_tokens(ids, done.tokens)
     for first in (1, len(done) // 2, len(done) - 3, len(done) - 1):
-        assert await lm.weigh(ids, done.tokens, first=first) == every[first:]
+        assert await lm.score_tokens(ids, done.tokens, first=first) == every[first:]
     assert lm.engine.n_steps == drawn
 
 
@@ -65,7 +65,7 @@ async def test_another_temperature_weighs_otherwise():  # the control of the tes
     drawn, other = (embedded(Sampling(temperature=t)) for t in (1.0, 1.5))
     ids = drawn.encode(PROMPT)
     done = await drawn.engine.complete(ids, (), sampling=drawn.sampling, seed=1)
-    weighed = await other.weigh(ids, done.tokens)
+    weighed = await other.score_tokens(ids, done.tokens)
     assert max(abs(a.log_p - b) for a, b in zip(weighed, done.log_probs, strict=True)) > 0.01
 
 
@@ -74,7 +74,7 @@ async def test_the_likeliest_tokens_are_told_best_first_and_none_that_is_never_d
     lm = embedded(sampling)
     ids = lm.encode(PROMPT)
     response = await lm.extend(ids, (), seed=4)
-    weighed = await lm.weigh(ids, response.tokens, top=8)
+    weighed = await lm.score_tokens(ids, response.tokens, top=8)
     for piece, each in zip(response.pieces, weighed, strict=True):
         values = [p for _, p in each.others]
         assert values == sorted(values, reverse=True)
@@ -88,16 +88,16 @@ async def test_the_likeliest_tokens_are_told_best_first_and_none_that_is_never_d
 async def test_words_of_a_visitor_never_end_a_text_or_begin_a_turn():
     lm = embedded(Sampling())
     kept = tuple(IDS[0][:4])
-    written = lm.written(kept, " 7<eos><user> 8", ended=True)
+    written = lm.extend_with_text(kept, " 7<eos><user> 8", ended=True)
     assert written.tokens[:4] == kept
     assert [at for at, id in enumerate(written.tokens) if id in lm.eos] == [len(written) - 1]
     assert written.text.endswith(" 7<eos><user> 8")
     assert written.finished
-    assert not lm.written(kept, " 7", ended=False).finished
+    assert not lm.extend_with_text(kept, " 7", ended=False).finished
     with pytest.raises(
         InvalidPrompt, match=r"the text has \d+ tokens, and a response may have 256"
     ):
-        lm.written((), "7 " * 500, ended=True)
+        lm.extend_with_text((), "7 " * 500, ended=True)
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -112,9 +112,9 @@ async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
     lm, rm = embedded(header.run.sampling), load_reward_model("embedded")
     rewards = []
     for told in (found["old"], found["new"]):
-        text = lm.written(tuple(told["tokens"]), "", ended=False)
+        text = lm.extend_with_text(tuple(told["tokens"]), "", ended=False)
         rewards.append(await rm.score(header.prompt, text))
-        weighed = await lm.weigh(lm.encode(header.prompt), text.tokens)
+        weighed = await lm.score_tokens(lm.encode(header.prompt), text.tokens)
         assert told["reward"] == rewards[-1]
         assert told["log_prob"] == pytest.approx(sum(w.log_p for w in weighed), abs=1e-9)
         assert told["log_target"] == told["log_prob"] + told["reward"] / header.beta
@@ -197,12 +197,12 @@ class Waits(ToyLM):
         super().__init__()
         self.asked, self.may = asyncio.Event(), asyncio.Event()
 
-    async def weigh(self, prompt_ids, tokens, *, top):
+    async def score_tokens(self, prompt_ids, tokens, *, top):
         self.asked.set()
         await self.may.wait()
         return ()
 
-    def written(self, prefix, words, *, ended):
+    def extend_with_text(self, prefix, words, *, ended):
         return Response(tuple(prefix), words, ended)
 
 

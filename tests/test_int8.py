@@ -113,7 +113,7 @@ def test_each_kind_of_net_draws_the_same_alone_and_together(tmp_path, name):
     plain = HFLanguageModel.from_pretrained(folder, dtype="float32", sampling=sampling, **options)
     assert lm.n_parameters == plain.n_parameters
     assert lm.revision == f"{plain.revision} int8"
-    weighed = [asyncio.run(each.weigh(ids, alone[0].tokens)) for each in (lm, plain)]
+    weighed = [asyncio.run(each.score_tokens(ids, alone[0].tokens)) for each in (lm, plain)]
     far = [abs(a.log_p - b.log_p) for a, b in zip(*weighed, strict=True)]
     assert 0 < max(far) < 0.1
     for each in (lm, plain):

@@ -121,7 +121,7 @@ async def test_a_response_with_a_token_of_which_nothing_is_told_has_no_log_proba
 
 async def test_given_ids_are_not_weighed_and_no_block_is_rewritten(server):
     lm = connect(server)
-    for ask in (lambda: lm.delimiters("a"), lambda: asyncio.run(lm.weigh((1,), (70,)))):
+    for ask in (lambda: lm.delimiters("a"), lambda: asyncio.run(lm.score_tokens((1,), (70,)))):
         with pytest.raises(ModelContractError, match="probabilities of given tokens") as raised:
             await asyncio.to_thread(ask)
         sentence(raised)

@@ -772,10 +772,10 @@ class Teller(ToyLM):
         response = await super().extend(prompt_ids, prefix, seed=seed)
         return replace(response, log_probs=(-1.0,) * len(response))
 
-    def written(self, prefix, words, *, ended):
+    def extend_with_text(self, prefix, words, *, ended):
         return Response((*prefix, *words.encode()), words, ended)
 
-    async def weigh(self, prompt_ids, tokens, *, top):
+    async def score_tokens(self, prompt_ids, tokens, *, top):
         if self.may is not None:
             await self.may.wait()
         return tuple(TokenScore(-math.inf if token == ord("~") else -1.0, ()) for token in tokens)
@@ -808,7 +808,7 @@ async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(
     text = "We begin with 6."
     lie = {"log_pi": 1e9, "best": 1e9, "reward": 1e9, "tokens": [0], "number": one.number}
     said = await weigh(service, room, two, text, **lie)
-    reward = await ToyRM().score(PROMPT, Teller().written((), text, ended=True))
+    reward = await ToyRM().score(PROMPT, Teller().extend_with_text((), text, ended=True))
     assert said == {"log_pi": pytest.approx(-len(text) + reward / 0.5)}
     assert (one.best, two.best) == (None, said["log_pi"])
     await weigh(service, room, two, "a longer text of which each token costs")

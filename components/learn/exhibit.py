@@ -143,7 +143,7 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
 def _tokens(content: dict[str, Any], header: TraceHeader, text: Response) -> None:
     """Fill in a proposal token by token, and the tokens that the model finds least likely."""
     lm: Any = load_language_model(header.lm, sampling=header.run.sampling)
-    scores = asyncio.run(lm.weigh(lm.encode(header.prompt), text.tokens))
+    scores = asyncio.run(lm.score_tokens(lm.encode(header.prompt), text.tokens))
     tokens = [(each.log_p, each.others) for each in scores]
     content["tokens"] = {"pieces": text.pieces, "finished": text.finished, "weighed": tokens}
     for k in sorted(range(len(tokens)), key=lambda k: tokens[k][0])[:MOST]:

@@ -40,7 +40,7 @@ from components.room.rooms import (
 )
 from components.room.snapshot import read_session, restore, save_class
 from components.session.runs import Feed, Runs
-from components.session.user_text import check_weighs, log_target, read_words, weigh_text
+from components.session.user_text import check_scores_tokens, log_target, read_words, score_text
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.context import BACKGROUND, RUN
@@ -194,9 +194,9 @@ class RoomService:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
             words = read_words(request.get("words"))
             lm, rm = await self._runs.models(Feed(), run)
-            check_weighs(lm)
-            text = cast(Any, lm).written((), words, ended=True)
-            _, scores, reward = await weigh_text(lm, rm, run.prompt, text)
+            check_scores_tokens(lm)
+            text = cast(Any, lm).extend_with_text((), words, ended=True)
+            _, scores, reward = await score_text(lm, rm, run.prompt, text)
         except QAlignError as error:
             raise HTTPRefusal(422, str(error)) from error
         finally:

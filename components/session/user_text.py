@@ -16,9 +16,9 @@ MAX_WORDS = 2000
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def check_weighs(lm: LanguageModel) -> None:
+def check_scores_tokens(lm: LanguageModel) -> None:
     """Raise `InvalidSetting` unless a model can tell what it thinks of single texts."""
-    if not hasattr(lm, "weigh"):
+    if not hasattr(lm, "score_tokens"):
         raise InvalidSetting(
             f"{lm.id} does not return the probabilities of tokens; choose an embedded model, or "
             "another one that runs on this machine"
@@ -43,12 +43,12 @@ def read_words(words: Any) -> str:
 State = tuple[Response, tuple[TokenScore, ...], float]
 
 
-async def weigh_text(
+async def score_text(
     lm: Any, rm: RewardModel, prompt: str, response: Response, *, top: int = 0
 ) -> State:
     """A text with what the two models think of it, and the `top` likeliest tokens of each place."""
     scores, reward = await asyncio.gather(
-        lm.weigh(lm.encode(prompt), response.tokens, top=top), rm.score(prompt, response)
+        lm.score_tokens(lm.encode(prompt), response.tokens, top=top), rm.score(prompt, response)
     )
     return response, scores, reward
 

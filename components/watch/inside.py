@@ -11,7 +11,13 @@ from typing import Any
 
 from components.session.gpu import is_lent
 from components.session.runs import Feed, Runs
-from components.session.user_text import State, check_weighs, log_target, read_words, weigh_text
+from components.session.user_text import (
+    State,
+    check_scores_tokens,
+    log_target,
+    read_words,
+    score_text,
+)
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import extractor_of_trace
@@ -47,7 +53,7 @@ def questions(runs: Runs) -> tuple[Question, Question]:
         Returns:
             {"texts": [[[ln p or None, [[token, ln p], ...]], ...], ...]}.
         """
-        return await _answered(runs, "weigh", asked, _weigh)
+        return await _answered(runs, "weigh", asked, _score_texts)
 
     async def rewrite_text(asked: Any) -> Answer:
         """Cut a text, go on with the visitor's words or the model's, and weigh old and new.
@@ -78,7 +84,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs serves whole runs only")
         lm, rm = await runs.models(feed, run)
-        check_weighs(lm)
+        check_scores_tokens(lm)
         revision = getattr(lm, "revision", "")
         if revision and header.lm_revision and revision != header.lm_revision:
             raise InvalidSetting(
@@ -107,7 +113,9 @@ def _ids(name: str, value: Any, most: int) -> tuple[int, ...]:
     return tuple(value)
 
 
-async def _weigh(lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]) -> Answer:
+async def _score_texts(
+    lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]
+) -> Answer:
     texts, top = asked.get("texts"), asked.get("top", TOP)
     if not (isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS):
         raise InvalidSetting(f"texts must be a list of 1 to {MAX_TEXTS}, got {short_repr(texts)}")
@@ -115,7 +123,7 @@ async def _weigh(lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[s
         raise InvalidSetting(f"top must be a whole number from 0 to {TOP}, got {short_repr(top)}")
     read = [_ids("a text", ids, lm.max_new_tokens) for ids in texts]
     prompt_ids = lm.encode(header.prompt)
-    weighed = await asyncio.gather(*(lm.weigh(prompt_ids, ids, top=top) for ids in read))
+    weighed = await asyncio.gather(*(lm.score_tokens(prompt_ids, ids, top=top) for ids in read))
     return {"texts": [_told(tokens) for tokens in weighed]}
 
 
@@ -130,12 +138,14 @@ async def _rewrite(
         raise InvalidSetting(f"seed must be a whole number >= 0, got {short_repr(seed)}")
     words, ends = read_words(asked.get("words")), asked.get("ends") is True
     prompt_ids = lm.encode(header.prompt)
-    old = await weigh_text(lm, rm, header.prompt, lm.written(tokens, "", ended=False), top=TOP)
-    new = lm.written(tokens[:cut], words, ended=ends)
+    old = await score_text(
+        lm, rm, header.prompt, lm.extend_with_text(tokens, "", ended=False), top=TOP
+    )
+    new = lm.extend_with_text(tokens[:cut], words, ended=ends)
     typed = len(new) - int(cut or 0)
     if not ends:
         new = await lm.extend(prompt_ids, new.tokens, seed=seed)
-    return _judged(header, old, await weigh_text(lm, rm, header.prompt, new, top=TOP), typed)
+    return _judged(header, old, await score_text(lm, rm, header.prompt, new, top=TOP), typed)
 
 
 def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:

@@ -245,7 +245,7 @@ class TemplatedLanguageModel(ABC):
         """
         return self._text.ids_with(text)
 
-    def written(self, prefix: Sequence[int], words: str, *, ended: bool) -> Response:
+    def extend_with_text(self, prefix: Sequence[int], words: str, *, ended: bool) -> Response:
         """A response that somebody else's words go on with, after ids that are kept.
 
         Args:

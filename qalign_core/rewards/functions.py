@@ -38,7 +38,7 @@ def load_name(place: str) -> Callable[..., Any]:
     return function
 
 
-def made_of(place: str) -> Any:
+def import_object(place: str) -> Any:
     """A function of a user's own file, or the object of a class that is made without arguments.
 
     Raises:
@@ -127,7 +127,7 @@ def reward_from_file(place: str, *, id: str | None = None) -> FunctionReward:
             of a reward.
     """
     name = place.rpartition(":")[2]
-    made = made_of(place)
+    made = import_object(place)
     if not hasattr(made, "score"):
         return FunctionReward(made, id=id or name)
     if not iscoroutinefunction(made.score):

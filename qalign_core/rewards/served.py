@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qalign_core.errors import InvalidReward, ModelContractError, ModelLoadError
-from qalign_core.models.served.client import Reached, Served, TransientError
+from qalign_core.models.served.client import ModelEndpoint, Served, TransientError
 from qalign_core.rewards.templated import TemplatedRewardModel
 from qalign_core.validation import is_finite, short_repr
 
@@ -31,11 +31,11 @@ class ServedRewardModel(TemplatedRewardModel, Served):
     kind = "rm"
 
     def __init__(
-        self, reached: Reached, *, id: str, n_parameters: int = 0, score_ids: bool = False
+        self, endpoint: ModelEndpoint, *, id: str, n_parameters: int = 0, score_ids: bool = False
     ) -> None:
-        super().__init__(reached.text, id=id, context=reached.card.context, score_ids=score_ids)
+        super().__init__(endpoint.text, id=id, context=endpoint.card.context, score_ids=score_ids)
         self.n_parameters = n_parameters
-        self._at = reached
+        self._at = endpoint
 
     async def _logit(self, ids: tuple[int, ...]) -> float:
         return await self._at.server.post(_PATH, self._body(ids), self._reader(len(ids)))

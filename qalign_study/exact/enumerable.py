@@ -167,7 +167,7 @@ class EnumerableLM:
             raise InvalidSetting(f"no token of {self.id} contains {text!r}; choose a delimiter")
         return ids
 
-    async def weigh(
+    async def score_tokens(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
     ) -> tuple[TokenScore, ...]:
         """The exact probability of each id from number `first` on, and the entropy in its place."""

@@ -32,7 +32,7 @@ from test_serve import answering, served_by, talking, trace_of
 from tiny_models import tokenizer
 
 from qalign_core import Sampling, run_chain
-from qalign_core.contract import told_chances
+from qalign_core.contract import verify_log_probs
 from qalign_core.errors import ModelContractError, ModelLoadError
 from qalign_core.messages import messages_of
 from qalign_core.models.served import language_model
@@ -88,7 +88,9 @@ async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(t
         p = as_shown(logits, sampling)
         for response in await draws(lm.with_sampling(sampling), 12, prompt="Hi"):
             assert response.log_prob == pytest.approx(math.log(p[response.tokens[0]]), abs=1e-4)
-    holds, evidence = await found(told_chances, lm.with_sampling(replace(NARROW, temperature=0.6)))
+    holds, evidence = await found(
+        verify_log_probs, lm.with_sampling(replace(NARROW, temperature=0.6))
+    )
     assert holds, evidence
 
 
@@ -224,7 +226,7 @@ async def test_all_other_options_of_the_server_change_nothing(start, lm):
 
 async def test_given_ids_are_not_weighed_and_no_block_is_rewritten(lm):
     with pytest.raises(ModelContractError, match="returns no probabilities of given tokens"):
-        await lm.weigh(lm.encode(PROMPT), (70, 71))
+        await lm.score_tokens(lm.encode(PROMPT), (70, 71))
     with pytest.raises(ModelContractError, match="or move = suffix"):
         lm.delimiters(".")
 

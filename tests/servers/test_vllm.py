@@ -30,7 +30,7 @@ from test_contract import (  # noqa: F401  the suite that every language model p
 )
 
 from qalign_core import Sampling, run_chain
-from qalign_core.contract import told_chances
+from qalign_core.contract import verify_log_probs
 from qalign_core.errors import ModelContractError, ModelLoadError
 from qalign_core.models.served.language_model import ServedLanguageModel
 from qalign_core.record.trace import load_trace
@@ -107,7 +107,7 @@ async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(t
         p = as_shown(logits, sampling)
         for response in await draws(lm.with_sampling(sampling), 12, prompt="Hi"):
             assert response.log_prob == pytest.approx(math.log(p[response.tokens[0]]), abs=1e-4)
-    holds, evidence = await found(told_chances, lm.with_sampling(NARROW))
+    holds, evidence = await found(verify_log_probs, lm.with_sampling(NARROW))
     assert holds, evidence
 
 
@@ -130,9 +130,9 @@ async def test_given_tokens_are_weighed_as_transformers_computes_them(torch_lm):
     lm, plain = torch_lm
     ids = lm.encode(PROMPT)
     for response in sorted(await draws(lm, 8), key=len):
-        told = [each.log_p for each in await lm.weigh(ids, response.tokens)]
+        told = [each.log_p for each in await lm.score_tokens(ids, response.tokens)]
         assert told == pytest.approx(log_probs_of(plain, ids, response.tokens), abs=1e-3)
-        rest = [each.log_p for each in await lm.weigh(ids, response.tokens, first=1)]
+        rest = [each.log_p for each in await lm.score_tokens(ids, response.tokens, first=1)]
         assert rest == pytest.approx(told[1:], abs=1e-3)
     others = log_probs_of(plain, lm.encode("Hi"), response.tokens)
     assert told != pytest.approx(others, abs=0.1)  # the control: behind another prompt

@@ -89,14 +89,14 @@ class StepChoices:
     async def log_probs(self, before: tuple[int, ...], tokens: tuple[int, ...]) -> Sequence[float]:
         """Return ln of the probability, as sampled, of each of `tokens` after `before`."""
         whole = (*before, *tokens)
-        scores = await self._lm.weigh(self.prompt_ids, whole, top=0, first=len(before))
+        scores = await self._lm.score_tokens(self.prompt_ids, whole, top=0, first=len(before))
         self.cost += Cost(read=len(tokens))
         return [score.log_p for score in scores]
 
     async def entropies(self, y: Response) -> Sequence[float]:
         """Return the entropy of the next token, as sampled, at each of the |y| places, in nats."""
         if y.tokens not in self._entropies:
-            scores = await self._lm.weigh(self.prompt_ids, y.tokens, top=0)
+            scores = await self._lm.score_tokens(self.prompt_ids, y.tokens, top=0)
             if len(self._entropies) > 1:  # the state and its proposal are enough
                 self._entropies.pop(next(iter(self._entropies)))
             entropies = tuple(score.entropy for score in scores)

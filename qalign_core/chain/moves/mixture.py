@@ -51,7 +51,9 @@ def _one(part: Part, lm: Any) -> Move:
         return Suffix()
     if part.is_own:
         return own_move(part.name)
-    methods = ("weigh",) if part.name == ENTROPY else ("weigh", "delimiters", "response")
+    methods = (
+        ("score_tokens",) if part.name == ENTROPY else ("score_tokens", "delimiters", "response")
+    )
     if not all(hasattr(lm, name) for name in methods):
         raise ModelContractError(
             f"{lm.id} returns no probabilities of given tokens, but the move {part.name} "

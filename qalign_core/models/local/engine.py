@@ -97,7 +97,7 @@ class _Reading(_Row):
         self.others: list[list[tuple[int, float]]] = []
         self.entropies: list[float] = []
 
-    def weigh(self, logits: Tensor) -> None:
+    def add_score(self, logits: Tensor) -> None:
         """Keep ln p of the response's next token, the entropy and the most probable tokens."""
         log_p = log_law(restrict(logits / self.sampling.temperature, self.sampling))
         self.entropies.append(float(torch.special.entr(log_p.exp()).sum()))
@@ -152,7 +152,7 @@ class Engine(Worker):
         completion: Completion = await self.submit(row)
         return completion
 
-    async def weigh(
+    async def score_tokens(
         self, prompt: Sequence[int], response: Sequence[int], *, sampling: Sampling, top: int
     ) -> list[tuple[float, list[tuple[int, float]], float]]:
         """For each token of a response ln p as sampled, the `top` most probable, and the entropy.
@@ -218,7 +218,7 @@ class Engine(Worker):
                         raise EngineError(_NOT_FINITE)
                     if isinstance(row, _Reading) and needed:
                         for logits in self._logits(hidden[-needed:]):
-                            row.weigh(logits)
+                            row.add_score(logits)
                 except BaseException as error:
                     self._fail(index, as_engine_error(error))
                     continue
@@ -406,7 +406,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
             ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed, until=until
         )
 
-    async def weigh(
+    async def score_tokens(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 3, first: int = 0
     ) -> tuple[TokenScore, ...]:
         """What the model, as sampled, thinks of each token of a response from `first` on.
@@ -422,7 +422,9 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
                 f"a response has ids of the vocabulary, got {short_repr(list(tokens))}"
             )
         before = [*prompt_ids, *tokens[:first]]
-        found = await self.engine.weigh(before, tokens[first:], sampling=self.sampling, top=top)
+        found = await self.engine.score_tokens(
+            before, tokens[first:], sampling=self.sampling, top=top
+        )
         return tuple(
             TokenScore(
                 rounded(log_p),

@@ -32,13 +32,13 @@ _alive: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 class Job:
     """Some work on its way through a worker: what is to be computed, and who waits for it."""
 
-    __slots__ = ("aside", "cancelled", "future", "loop", "run", "taken", "work")
+    __slots__ = ("aside", "cancelled", "future", "is_running", "loop", "run", "work")
 
     def __init__(self, work: Any) -> None:
         self.work, self.run, self.aside = work, RUN.get(), BACKGROUND.get()
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.cancelled = self.taken = False
+        self.cancelled = self.is_running = False
 
 
 class Worker(ABC):
@@ -60,7 +60,7 @@ class Worker(ABC):
         self.max_queue = max_queue
         # by (aside, run); within each of the two, the run that waits longest for its turn is first
         self._waiting: OrderedDict[tuple[bool, str], deque[Job]] = OrderedDict()
-        self.n_waiting = self._n_taken = 0
+        self.n_waiting = self._n_started = 0
         self._open: set[Job] = set()  # somebody waits for them
         self._last_used = time.monotonic()
         self._changed = threading.Condition()
@@ -137,8 +137,8 @@ class Worker(ABC):
         """The next job, round robin over runs; None if none waits."""
         with self._changed:
             while self.n_waiting:
-                self._n_taken += 1
-                aside = self._n_taken % ASIDE_SHARE == 0
+                self._n_started += 1
+                aside = self._n_started % ASIDE_SHARE == 0
                 first = next(iter(self._waiting))  # if nobody of that kind waits
                 lane = next((key for key in self._waiting if key[0] == aside), first)
                 job = self._waiting[lane].popleft()
@@ -147,7 +147,7 @@ class Worker(ABC):
                     del self._waiting[lane]
                 self.n_waiting -= 1
                 if not job.cancelled:
-                    job.taken = True
+                    job.is_running = True
                     return job
         return None
 
@@ -165,7 +165,7 @@ class Worker(ABC):
                     except BaseException as error:  # a panic of a library in Rust is no Exception
                         failed = as_engine_error(error)
                         self.abandon(failed)
-                        self._fail_jobs(failed, taken=True)
+                        self._fail_jobs(failed, running_only=True)
                     self._deliver()
                 self.abandon(EngineError(f"{self.name} was unloaded"))
         finally:  # however the thread ends, nobody waits for it any more
@@ -181,10 +181,10 @@ class Worker(ABC):
                 self._changed.wait()
             return not self._closed
 
-    def _fail_jobs(self, error: QAlignError, *, taken: bool = False) -> None:
-        """Finish every open job, or every one that was taken, with an error."""
+    def _fail_jobs(self, error: QAlignError, *, running_only: bool = False) -> None:
+        """Finish every open job, or every running one, with an error."""
         with self._changed:
-            jobs = [job for job in self._open if job.taken or not taken]
+            jobs = [job for job in self._open if job.is_running or not running_only]
         for job in jobs:
             self.finish(job, error)
 

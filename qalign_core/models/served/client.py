@@ -1,4 +1,4 @@
-"""How a server is reached, and that its model and tokenizer are what is needed.
+"""Requests to a model server, and checks of its model and tokenizer.
 
 Requests at once are bounded, retries repeat the request, waiting ends.
 
@@ -79,7 +79,7 @@ class Server:
     def __init__(
         self, address: str, *, kind: str, rows: int, timeout: float, patience: float, pause: float
     ) -> None:
-        self.address = _checked(address)
+        self.address = _check_address(address)
         self._variable = KEYS[kind]
         self._key = os.environ.get(self._variable, "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
@@ -137,7 +137,7 @@ class Server:
         Args:
             path: such as "/v1/completions".
             body: sent as JSON, the same each time.
-            read: may raise `Garbled` to have the request sent again.
+            read: may raise `TransientError` to have the request sent again.
             most: bytes of the answer, as they follow from what is asked.
 
         Raises:
@@ -226,13 +226,13 @@ class Server:
             )
         if status >= 500 or status in (408, 429):
             raise TransientError(
-                f"status {status}: {self._said(content)}",
+                f"status {status}: {self._error_text(content)}",
                 busy=status in (429, 503),
                 wait=_seconds(answer),
             )
         if status != 200:
             raise EngineError(
-                f"{self.address} refused a request (status {status}: {self._said(content)}); "
+                f"{self.address} refused a request (status {status}: {self._error_text(content)}); "
                 "check that it serves the right model"
             )
         try:
@@ -241,7 +241,7 @@ class Server:
         except (ValueError, RecursionError) as error:
             raise TransientError("an answer that is not JSON, or is nested too deeply") from error
 
-    def _said(self, content: bytes) -> str:
+    def _error_text(self, content: bytes) -> str:
         """The server's own words: one line, without the key."""
         try:
             said = json.loads(content)  # noqa: TID251
@@ -253,7 +253,7 @@ class Server:
         return (text.replace(self._key, "***") if self._key else text)[:200]
 
 
-def _checked(address: str) -> str:
+def _check_address(address: str) -> str:
     """The address without "/v1"; no part of it can be a secret."""
     try:
         parts = urlsplit(address)
@@ -305,7 +305,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ModelEndpoint:
     """A model on a server, its tokenizer and every id that ends a response."""
 
     server: Server
@@ -323,7 +323,7 @@ class Served(ABC):
 
     kind: ClassVar[str]
     revision = ""
-    _at: Reached
+    _at: ModelEndpoint
 
     @property
     def root(self) -> str:
@@ -331,8 +331,8 @@ class Served(ABC):
         return self._at.card.root
 
     @abstractmethod
-    def __init__(self, reached: Reached, *, id: str, **options: Any) -> None:
-        """Take what was reached, under the name `id`."""
+    def __init__(self, endpoint: ModelEndpoint, *, id: str, **options: Any) -> None:
+        """Use an endpoint under the name `id`."""
 
     @classmethod
     def of(cls, owner: object) -> type[Self]:
@@ -385,7 +385,9 @@ class Served(ABC):
         name = card.name.rstrip("/")
         is_path = name[:1] in "/." or name.endswith(".gguf")  # a trace shows none
         title = name.replace("\\", "/").rsplit("/", 1)[-1] if is_path else name
-        model = cls.of(card.owner)(Reached(server, card, text, eos), id=id or title, **options)
+        model = cls.of(card.owner)(
+            ModelEndpoint(server, card, text, eos), id=id or title, **options
+        )
         model.probe()
         return model
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling, rounded
-from qalign_core.models.served.client import MOST, PROBE, Reached, Served, TransientError
+from qalign_core.models.served.client import MOST, PROBE, ModelEndpoint, Served, TransientError
 from qalign_core.run import Sampling
 from qalign_core.types import TokenScore
 from qalign_core.validation import are_ids, is_finite, is_text, is_whole, short_repr
@@ -22,7 +22,13 @@ _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is
 _A_TOKEN = 1024  # bytes of an answer: an id, a text, a log-probability, each of them with a name
 _PROBED = 8  # tokens whose log-probabilities tell whether they are of what was sampled
 _REASONS = ("stop", "length", "eos", "limit")
-_DRAWN = ("tokens", "tokens_predicted", "tokens_evaluated", "stop_type", "completion_probabilities")
+_RESPONSE_FIELDS = (
+    "tokens",
+    "tokens_predicted",
+    "tokens_evaluated",
+    "stop_type",
+    "completion_probabilities",
+)
 _OFF = ("min_p", "presence_penalty", "frequency_penalty")  # by 0, of every server
 _OFF_IN_LLAMA_CPP = (
     *("dynatemp_range", "min_keep", "xtc_probability", "dry_multiplier", "mirostat", *_OFF),
@@ -33,13 +39,13 @@ LLAMA_CPP = {
     **dict.fromkeys(_OFF_IN_LLAMA_CPP, 0),
     **{"typical_p": 1, "repeat_penalty": 1, "top_n_sigma": -1, "logit_bias": []},
     **{"ignore_eos": False, "backend_sampling": False, "cache_prompt": True},
-    **{"return_tokens": True, "response_fields": [*_DRAWN]},
+    **{"return_tokens": True, "response_fields": [*_RESPONSE_FIELDS]},
 }
 """What a request to llama.cpp says; what it left out would follow the server's options."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """What an answer says, in no server's words.
 
     Attributes:
@@ -76,12 +82,17 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     _processed: bool | None = None  # log-probabilities as sampled, of the model, or none at all
 
     def __init__(
-        self, reached: Reached, *, id: str, sampling: Sampling | None = None, n_parameters: int = 0
+        self,
+        endpoint: ModelEndpoint,
+        *,
+        id: str,
+        sampling: Sampling | None = None,
+        n_parameters: int = 0,
     ) -> None:
-        context = reached.card.context
-        super().__init__(reached.text, reached.eos, id=id, context=context, sampling=sampling)
-        self.n_parameters = n_parameters or reached.card.n_parameters
-        self._at = reached
+        context = endpoint.card.context
+        super().__init__(endpoint.text, endpoint.eos, id=id, context=context, sampling=sampling)
+        self.n_parameters = n_parameters or endpoint.card.n_parameters
+        self._at = endpoint
 
     @classmethod
     def connect(cls, address: str, *, approximate: bool = False, **options: Any) -> Self:
@@ -132,17 +143,17 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
                 f"{self._at.server.address} returns probabilities of given tokens only at "
                 "temperature 1 without top-p and top-k; use those settings, or move = suffix"
             )
-        self._check_weighs()
+        self._check_scores_tokens()
         return super().delimiters(text)
 
-    def _check_weighs(self) -> None:
+    def _check_scores_tokens(self) -> None:
         if self._no_weights:
             raise ModelContractError(
                 f"{self._at.server.address} {self._no_weights}; use vLLM or a model in this "
                 "process, or move = suffix"
             )
 
-    async def weigh(
+    async def score_tokens(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
     ) -> tuple[TokenScore, ...]:
         """The probability of each token of a response from `first` on: `prompt_logprobs` of vLLM.
@@ -150,12 +161,12 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         Raises:
             EngineError, ModelContractError: from the server.
         """
-        self._check_weighs()
+        self._check_scores_tokens()
         sent = [*prompt_ids, *tokens]
         body = {**self._body(sent, 1, 0), "prompt_logprobs": top}
         n = len(sent) - len(tokens) + first
         most = MOST + _A_TOKEN * len(sent)
-        read = partial(_read_weighed, sent, n)
+        read = partial(_read_scores, sent, n)
         return await self._at.server.post(self._path, body, read, most=most)
 
     def probe(self) -> None:
@@ -185,11 +196,11 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         return replace(self.sampling, max_new_tokens=1) == Sampling(max_new_tokens=1)
 
     @property
-    def _tells(self) -> bool:
+    def _has_log_probs(self) -> bool:
         """Whether the server's log-probabilities are of the distribution that it samples."""
         return self._processed is not None and (self._processed or self._is_plain)
 
-    def _asked(self, prompt: object, most: int) -> dict[str, Any]:
+    def _base_body(self, prompt: object, most: int) -> dict[str, Any]:
         """A request in the words that all servers know."""
         return {
             "model": self._at.card.name,
@@ -204,7 +215,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     ) -> dict[str, Any]:
         """The request; what is left out would follow the server's defaults, so nothing is."""
         return {
-            **self._asked(sent, most),
+            **self._base_body(sent, most),
             "top_k": self.sampling.top_k,
             **dict.fromkeys(_OFF, 0),
             "repetition_penalty": 1,
@@ -212,10 +223,10 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             "seed": seed % 2**63,
             "stop_token_ids": [*self.eos, *sorted(until)],
             "return_token_ids": True,
-            **({"logprobs": 0} if self._tells else {}),
+            **({"logprobs": 0} if self._has_log_probs else {}),
         }
 
-    def _said(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Said:
+    def _parse_reply(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Reply:
         """What an answer says of a draw of at most `most` ids, up to one of `ends`."""
         choice, usage = answer["choices"][0], answer["usage"]
         echoed, new = choice.get("prompt_token_ids"), choice.get("token_ids")
@@ -228,7 +239,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         n_read = usage["prompt_tokens"] if echoed == sent else None
         reason, told = choice["finish_reason"], choice.get("logprobs")
         log_probs = told.get("token_logprobs") if isinstance(told, dict) else None
-        return Said(n_read, new, usage["completion_tokens"], reason, log_probs)
+        return Reply(n_read, new, usage["completion_tokens"], reason, log_probs)
 
     def _read(self, sent: list[int], most: int, until: frozenset[int], answer: Any) -> Completion:
         """The new ids of an answer, checked against what was sent.
@@ -243,7 +254,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             until.union(self.eos),
         )
         try:
-            said = self._said(answer, sent, ends, most)
+            said = self._parse_reply(answer, sent, ends, most)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise TransientError("an answer without a completion") from error
         new, log_probs = said.new, said.log_probs
@@ -335,7 +346,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
     def _text_body(self, text: str, most: int, seed: int) -> dict[str, Any]:
         if self.sampling.top_k:
             raise InvalidSetting("a server that accepts text only has no top_k; leave it out")
-        return {**self._asked(text, most), "seed": seed % 2**31}
+        return {**self._base_body(text, most), "seed": seed % 2**31}
 
     def _read_text(self, answer: Any) -> tuple[str, bool]:
         try:
@@ -393,17 +404,17 @@ class LlamaCppLanguageModel(ServedLanguageModel):
             "top_p": self.sampling.top_p,
             "top_k": self.sampling.top_k,
             "seed": seed % (2**32 - 1),  # the largest of 32 bits asks for any
-            **({"n_probs": 1, "post_sampling_probs": True} if self._tells else {}),
+            **({"n_probs": 1, "post_sampling_probs": True} if self._has_log_probs else {}),
         }
 
-    def _said(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Said:
+    def _parse_reply(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Reply:
         new, told = answer["tokens"], answer.get("completion_probabilities", [])
         n = next((n for n, token in enumerate(new[:most], 1) if token in ends), most)
         n_new = answer["tokens_predicted"] - len(new[n:])
         # a token that a draft model proposed is told without others, and as certain
         whole = len(told) == len(new) and all(each["top_probs"] for each in told)
         log_probs = [math.log(each["prob"]) for each in told[:n]] if whole else None
-        return Said(answer["tokens_evaluated"], new[:n], n_new, answer["stop_type"], log_probs)
+        return Reply(answer["tokens_evaluated"], new[:n], n_new, answer["stop_type"], log_probs)
 
 
 def _read_props(answer: Any) -> tuple[int, int]:
@@ -434,7 +445,7 @@ def _equal(found: object, asked: object) -> bool:
     return found == asked
 
 
-def _read_weighed(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, ...]:
+def _read_scores(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, ...]:
     """What the server thinks of the ids that were sent, from number `first` on.
 
     Raises:
