@@ -433,7 +433,7 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
         "messages",
         "which is not supported",
     ),
-    ({"temperature": 0}, 400, "temperature", "temperature must be between 0.05 and 5, got 0"),
+    ({"temperature": 0}, 400, "temperature", "temperature must be above 0, got 0"),
     ({"temperature": "hot"}, 400, "temperature", "temperature must be a number"),
     ({"top_p": 1.5}, 400, "top_p", "top_p must be between"),
     ({"seed": -1}, 400, "seed", "seed must be between 0 and 2147483647"),
@@ -546,6 +546,19 @@ def test_a_key_in_another_scheme_is_refused(sent):
         answer = httpx.get(f"{address}/v1/models", headers={"Authorization": sent}, timeout=60)
         assert answer.status_code == 401
         assert "Authorization: Bearer KEY" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, 1, 0.5])
+def test_the_shape_of_an_lm_eval_request_is_read_or_names_the_settings_to_change(
+    address, temperature
+):
+    messages = [{"role": "user", "content": PROMPT}]
+    body = {"model": "toy/best-of-n", "messages": messages, "temperature": temperature, **FEW}
+    body |= {"do_sample": temperature > 0, "max_tokens": 64, "stop": ["Q:"], "seed": 1234}
+    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == (200 if temperature else 400)
+    advice = "set temperature to 1 and do_sample to true"
+    assert temperature or advice in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["//v1/models", "/v1/models/", "//v1//models//"])

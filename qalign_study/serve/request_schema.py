@@ -37,7 +37,7 @@ _SETTINGS = [
 ]
 _IGNORED = (
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
-    *("prompt_cache_retention", "parallel_tool_calls"),
+    *("prompt_cache_retention", "parallel_tool_calls", "do_sample"),
 )
 """Fields that change no answer."""
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -161,6 +161,12 @@ def _run(
                 f"{OWN} has no setting {short_repr(name)}; it has {known}",
                 "unknown_parameter",
             )
+    if request.get("temperature") == 0:
+        raise _bad(
+            "temperature",
+            "temperature must be above 0, got 0, since these methods sample; set temperature to 1 "
+            "and do_sample to true (lm-eval: --gen_kwargs temperature=1,do_sample=true)",
+        )
     most = request.get("max_tokens")
     if most is not None and request.get("max_completion_tokens", most) != most:
         raise _bad("max_tokens", "max_tokens and max_completion_tokens differ; give one of them")
