@@ -160,8 +160,8 @@ def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
     except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, unknown fields
         reason = first_line(error).replace("Entry.__init__() got an", "an")
         raise ModelLoadError(
-            f"QALIGN_REGISTRY={path} cannot be read ({reason}); it needs [[lm]] and [[rm]] tables "
-            "like assets/registry.toml"
+            f"QALIGN_REGISTRY={path!s:.200} cannot be read ({reason:.200}); it needs [[lm]] and "
+            "[[rm]] tables like assets/registry.toml"
         ) from error
     folder = path.parent.resolve()
     return {key: replace(e, source=_resolve(folder, e.source)) for key, e in by_id.items()}

@@ -445,7 +445,7 @@ def test_weights_are_compressed_once_and_kept_by_browsers(monkeypatch):
         return gzip.compress(data)
 
     monkeypatch.setattr(static_routes, "gzip", SimpleNamespace(compress=compress))
-    static_routes._compressed.cache_clear()
+    static_routes._compress.cache_clear()
     weights = (ASSETS / "models/lm/model.safetensors").read_bytes()
     with TestClient(Starlette(routes=static_routes.routes(), middleware=app.MIDDLEWARE)) as asked:
         first, again = (asked.get("/models/lm/model.safetensors") for _ in range(2))

@@ -152,3 +152,14 @@ def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, said, capsys)
     assert said in shown
     assert shown.startswith(f"qalign: QALIGN_REGISTRY={own} cannot be read (")
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["x" * 256, "9" * 100_000, "a/" * 5000, "~nobody-here/registry.toml", "."]
+)
+def test_a_registry_at_a_path_of_any_length_is_refused_in_one_short_sentence(path, monkeypatch):
+    monkeypatch.setenv("QALIGN_REGISTRY", path)
+    registry.entries.cache_clear()
+    with pytest.raises(ModelLoadError, match=r"^QALIGN_REGISTRY=.* cannot be read") as refused:
+        registry.entries()
+    assert len(str(refused.value)) < 600

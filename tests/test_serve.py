@@ -596,6 +596,14 @@ def test_beyond_this_machine_a_key_is_needed(capsys, monkeypatch):
         assert chat_routes(runs, beyond, {**environment, "QALIGN_API_KEY": "secret"})
 
 
+@pytest.mark.parametrize("key", ["two words", " kq", "kq\n", "\t", "é", "日本", "k\x7f", "\udcff"])
+def test_a_key_that_no_client_can_send_is_refused_at_the_start(key):
+    environment = {"QALIGN_OPENAI": "1", "QALIGN_API_KEY": key}
+    with pytest.raises(InvalidSetting, match="set another in QALIGN_API_KEY") as refused:
+        chat_routes(Runs(Limits()), OriginPolicy(), environment)
+    assert key not in str(refused.value)
+
+
 # What fails later.
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -54,6 +55,9 @@ class ChatAPI:
         defaults: settings of a run for what a request leaves out.
         limits: caps of the server.
         key: what every request but a trace's must bear; "" for none.
+
+    Raises:
+        InvalidSetting: no client can send the key.
     """
 
     lms: tuple[str, ...]
@@ -64,6 +68,13 @@ class ChatAPI:
     _traces: dict[str, str] = field(default_factory=dict)
     _open: int = 0
     _since: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[!-~]*", self.key):
+            raise InvalidSetting(
+                "the API key contains a space, a line break or a character outside ASCII, which "
+                "clients cannot send; set another in QALIGN_API_KEY"
+            )
 
     def routes(self) -> list[Route]:
         """The addresses, each of them below /v1."""
