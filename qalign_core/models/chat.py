@@ -45,23 +45,23 @@ class Text:
     def _conversation(self, prompt: str, response: str | None) -> tuple[int, ...]:
         from jinja2 import TemplateError
 
-        asked = messages_of(prompt)
-        if self._one_message and len(asked) > 1:
+        messages = messages_of(prompt)
+        if self._one_message and len(messages) > 1:
             raise InvalidPrompt(
-                f"this model reads one user message, but the conversation has {len(asked)} "
+                f"this model reads one user message, but the conversation has {len(messages)} "
                 "messages; send the last one alone, or choose another model"
             )
-        said = [] if response is None else [{"role": "assistant", "content": response}]
+        answer = [] if response is None else [{"role": "assistant", "content": response}]
         try:
             rendered = self._tokenizer.apply_chat_template(
-                [*asked, *said], tokenize=False, add_generation_prompt=response is None
+                [*messages, *answer], tokenize=False, add_generation_prompt=response is None
             )
         except TemplateError as error:
             raise InvalidPrompt(
                 f"the model's chat template refuses these messages ({first_line(error)}); "
                 "send different ones, or choose another model"
             ) from error
-        for each in asked:  # a template may pass over a role that it does not know
+        for each in messages:  # a template may pass over a role that it does not know
             if each["role"] != "assistant" and each["content"].strip() not in rendered:
                 raise InvalidPrompt(
                     f"the model's chat template leaves out a {each['role']} message; send the "
@@ -87,8 +87,8 @@ class Text:
 
     def plain(self, text: str) -> tuple[int, ...]:
         """Ids of somebody's words: the name of a special token is so many letters."""
-        found = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        return tuple(found["input_ids"])
+        encoding = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        return tuple(encoding["input_ids"])
 
     def piece(self, before: Sequence[int], token: int) -> str:
         """The text of a token behind others, which decide whether it begins with a space."""
@@ -104,8 +104,8 @@ class Text:
         Raises:
             InvalidSetting: there is none.
         """
-        found = (id for id in range(self.n_tokens) if id not in self._special)
-        ids = frozenset(id for id in found if text in self.decode([id]))
+        ordinary_ids = (id for id in range(self.n_tokens) if id not in self._special)
+        ids = frozenset(id for id in ordinary_ids if text in self.decode([id]))
         if not ids:
             raise InvalidSetting(f"no token contains {short_repr(text)}; choose another delimiter")
         return ids
@@ -227,9 +227,9 @@ class TemplatedLanguageModel(ABC):
                 f"a prefix of {len(prefix)} ids cannot be continued: it must be shorter than "
                 f"max_new_tokens = {limit} and hold no end-of-sequence id"
             )
-        drawn = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed, until)
-        log_probs = tuple(map(rounded, drawn.log_probs))
-        return replace(self.response((*prefix, *drawn.tokens)), log_probs=log_probs)
+        completion = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed, until)
+        log_probs = tuple(map(rounded, completion.log_probs))
+        return replace(self.response((*prefix, *completion.tokens)), log_probs=log_probs)
 
     def response(self, tokens: Sequence[int]) -> Response:
         """The response of these ids; it is finished if the last one is an end-of-sequence id."""

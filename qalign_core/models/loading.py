@@ -110,10 +110,12 @@ class Pretrained(ABC):
         _check_device(device)
         options = {name: value for name, value in options.items() if value is not None}
         options = {"cache_bytes": _cache_bytes(device), **options}
-        given = {"rows": cls.rows, "window": cls.window, **options}
+        all_options = {"rows": cls.rows, "window": cls.window, **options}
         for option, least in _LEAST.items():
-            if given.get(option, least) < least:
-                raise ModelLoadError(f"{option} must be at least {least}, got {given[option]}")
+            if all_options.get(option, least) < least:
+                raise ModelLoadError(
+                    f"{option} must be at least {least}, got {all_options[option]}"
+                )
         name = str(source)
         folder, commit = _fetch(name, revision, dtype=dtype, device=device)
         file = _read_gguf(folder)
@@ -138,8 +140,8 @@ class Pretrained(ABC):
         # transformers converts a GGUF file to float32 before anything else
         weights = n_stored(folder) * _BYTES["float32" if file else dtype]
         position = _kept_width(config) * _BYTES["float32" if eight else dtype]
-        kept = given["rows"] * given["window"] * position
-        _check_memory(weights, kept + given["cache_bytes"], name, dtype, device)
+        kept = all_options["rows"] * all_options["window"] * position
+        _check_memory(weights, kept + all_options["cache_bytes"], name, dtype, device)
         if weights >= _SLOW:
             tell(f"reading {_gib(weights)} of {name}")
         with _one_sentence(name):
@@ -162,11 +164,11 @@ class Pretrained(ABC):
         n_parameters = sum(p.numel() for p in model.parameters())
         if eight:
             quantize(model)
-        made = cls(model, text, id=id or name, **options)
-        made.n_parameters = n_parameters
+        loaded = cls(model, text, id=id or name, **options)
+        loaded.n_parameters = n_parameters
         # rounded weights are another model, and the header of a trace says so
-        made.revision = f"{commit} int8" if eight else commit
-        return made
+        loaded.revision = f"{commit} int8" if eight else commit
+        return loaded
 
 
 _KINDS = {
@@ -330,30 +332,32 @@ def _fetch(
     }
     try:
         try:
-            found = HfApi().model_info(name, revision=revision, files_metadata=True)
+            info = HfApi().model_info(name, revision=revision, files_metadata=True)
         except _FINAL:
             raise
         except Exception:  # no hub to ask: what was fetched before may still be there
             local = Path(snapshot_download(name, local_files_only=True, **wanted))
             return local, local.name
         if weights:
-            _check_listed(found, name, dtype, device)
+            _check_listed(info, name, dtype, device)
         local = Path(snapshot_download(name, tqdm_class=fetch_bar(name), **wanted))
     except QAlignError:
         raise
     except Exception as error:
-        said = next(said for kind, said in _UNFETCHED.items() if isinstance(error, kind))
+        sentence = next(
+            sentence for kind, sentence in _UNFETCHED.items() if isinstance(error, kind)
+        )
         raise ModelLoadError(
-            said.format(name=name, revision=revision, kind=type(error).__name__)
+            sentence.format(name=name, revision=revision, kind=type(error).__name__)
         ) from error
     return local, local.name
 
 
-def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None:
+def _check_listed(info: Any, name: str, dtype: str | None, device: str) -> None:
     """Refuse a repository before its weights are fetched: none that is safe, or too many."""
     sizes = {
         file.rfilename: file.size or 0
-        for file in found.siblings or ()
+        for file in info.siblings or ()
         if file.rfilename.endswith(".safetensors")
         and not any(fnmatch(file.rfilename, pattern) for pattern in _ASIDE)
     }
@@ -362,7 +366,7 @@ def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None
     missing = sum(
         size
         for file, size in sizes.items()
-        if not isinstance(try_to_load_from_cache(name, file, revision=found.sha), str)
+        if not isinstance(try_to_load_from_cache(name, file, revision=info.sha), str)
     )
     cache = Path(constants.HF_HUB_CACHE)
     cache = next(path for path in (cache, *cache.parents) if path.is_dir())
@@ -372,7 +376,7 @@ def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None
             "smaller model, or set HF_HOME to a larger disk"
         )
     # where the hub has not counted: as few as if all were stored in float32; the files are counted
-    counted = found.safetensors.total if found.safetensors else sum(sizes.values()) // 4
+    counted = info.safetensors.total if info.safetensors else sum(sizes.values()) // 4
     how = dtype or ("float32" if device == "cpu" else "bfloat16")
     if how in _BYTES:
         _check_memory(counted * _BYTES[how], 0, name, how, device)
@@ -487,5 +491,5 @@ def _one_sentence(name: str, instead: str | None = None) -> Iterator[None]:
     except (QAlignError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a panic of the tokenizer's library is no Exception
-        said = instead or first_line(error)
-        raise ModelLoadError(f"{name} cannot be loaded: {said}") from error
+        reason = instead or first_line(error)
+        raise ModelLoadError(f"{name} cannot be loaded: {reason}") from error

@@ -18,7 +18,7 @@ def fetch_bar(source: str) -> type[tqdm]:
 
     The hub's client makes the bars, in threads of its own; they share the listener of the load.
     """
-    told = PROGRESS.get()
+    report = PROGRESS.get()
 
     class FetchBar(tqdm):  # type: ignore[misc]
         last = ""
@@ -32,7 +32,7 @@ def fetch_bar(source: str) -> type[tqdm]:
                 size = f"{self.total / 1e6:.0f} MB"
                 text = f"fetching {source}: {self.n / self.total:.0%} of {size}"
                 if text != self.last:  # a shell shows a line for each
-                    told(text)
+                    report(text)
                 self.last = text
 
     return FetchBar

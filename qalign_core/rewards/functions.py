@@ -24,7 +24,7 @@ def load_name(place: str) -> Callable[..., Any]:
     """
     path, _, name = place.rpartition(":")
     try:
-        found = runpy.run_path(path).get(name)
+        value = runpy.run_path(path).get(name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a file may call `sys.exit()`
@@ -32,9 +32,9 @@ def load_name(place: str) -> Callable[..., Any]:
             f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
             f"a Python file that defines {name} was expected"
         ) from error
-    if not callable(found) and not hasattr(found, "propose"):
+    if not callable(value) and not hasattr(value, "propose"):
         raise ModelLoadError(f"{path} has no function or class {name}; name one as FILE.py:NAME")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = value
     return function
 
 
@@ -44,11 +44,11 @@ def import_object(place: str) -> Any:
     Raises:
         ModelLoadError: as `load_name`, or the class cannot be made.
     """
-    found = load_name(place)
-    if not isinstance(found, type):
-        return found
+    value = load_name(place)
+    if not isinstance(value, type):
+        return value
     try:
-        return found()
+        return value()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -79,8 +79,8 @@ class FunctionReward:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a panic of a library in Rust is no Exception
-            said = f"{type(error).__name__}: {first_line(error)}"
-            raise InvalidReward(f"{self.id} failed with {said}; fix the function") from error
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise InvalidReward(f"{self.id} failed with {reason}; fix the function") from error
         return self.checked(value)
 
     def checked(self, value: object) -> float:
@@ -96,19 +96,19 @@ class FunctionReward:
 class OwnReward(FunctionReward):
     """A reward of a user's class, whose mistakes are told in one sentence."""
 
-    def __init__(self, made: Any, *, id: str) -> None:
-        self.made, self.id = made, id
-        self.n_parameters, self.n_read = parameters_of(made), reading_of(made)
+    def __init__(self, reward: Any, *, id: str) -> None:
+        self.reward, self.id = reward, id
+        self.n_parameters, self.n_read = parameters_of(reward), reading_of(reward)
 
     async def score(self, prompt: str, response: Response) -> float:
         """The object's score; anything but a finite number is an `InvalidReward`."""
         try:
-            value = await self.made.score(prompt, response)
+            value = await self.reward.score(prompt, response)
         except (KeyboardInterrupt, asyncio.CancelledError, QAlignError):
             raise
         except BaseException as error:
-            said = f"{type(error).__name__}: {first_line(error)}"
-            raise InvalidReward(f"{self.id} failed with {said}; fix the class") from error
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise InvalidReward(f"{self.id} failed with {reason}; fix the class") from error
         return self.checked(value)
 
 
@@ -127,15 +127,15 @@ def reward_from_file(place: str, *, id: str | None = None) -> FunctionReward:
             of a reward.
     """
     name = place.rpartition(":")[2]
-    made = import_object(place)
-    if not hasattr(made, "score"):
-        return FunctionReward(made, id=id or name)
-    if not iscoroutinefunction(made.score):
+    reward = import_object(place)
+    if not hasattr(reward, "score"):
+        return FunctionReward(reward, id=id or name)
+    if not iscoroutinefunction(reward.score):
         raise ModelLoadError(
             f"{place} has a plain method score; write async def score(self, prompt, response), "
             "which returns one finite number"
         )
-    return OwnReward(made, id=id or str(getattr(made, "id", name)))
+    return OwnReward(reward, id=id or str(getattr(reward, "id", name)))
 
 
 class CompositeReward:

@@ -42,7 +42,7 @@ class JudgeReward:
         self._lm = lm
         self.id = id or f"judge:{lm.id}"
         question = _QUESTION.format(prompt="", response="")
-        self._n_asked = len(lm.encode(question))
+        self._n_question = len(lm.encode(question))
         self.n_parameters = parameters_of(lm)
 
     async def score(self, prompt: str, response: Response) -> float:
@@ -53,9 +53,9 @@ class JudgeReward:
             QAlignError: the judge failed.
         """
         task = transcript(prompt)
-        asked = _QUESTION.format(prompt=task, response=response.text)
-        ids = self._lm.encode(asked)
-        address = int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big")
+        question = _QUESTION.format(prompt=task, response=response.text)
+        ids = self._lm.encode(question)
+        address = int.from_bytes(hashlib.blake2b(question.encode(), digest_size=8).digest(), "big")
         answers: list[Response] = []
         grades: list[int] = []
         while not grades and len(answers) < _ROUNDS * GRADES:
@@ -72,10 +72,10 @@ class JudgeReward:
 
     def n_read(self, known: int, total: int) -> int:
         """Tokens of the grades: each reads the question and writes at most as many as it may."""
-        return GRADES * (self._n_asked + total + self._lm.max_new_tokens)
+        return GRADES * (self._n_question + total + self._lm.max_new_tokens)
 
 
 def read_grade(text: str) -> int | None:
     """The first whole number from 1 to 10 that stands alone; None if there is none."""
-    found = re.search(r"(?<![\d.-])(10|[1-9])(?![\d]|\.\d)", text)
-    return int(found[1]) if found else None
+    match = re.search(r"(?<![\d.-])(10|[1-9])(?![\d]|\.\d)", text)
+    return int(match[1]) if match else None

@@ -70,18 +70,18 @@ def reward_named(text: str) -> RewardName:
         if several[1] == "min":
             return RewardName(text, "min", least=names)
         return RewardName(text, "sum", summed=tuple((1 / len(names), name) for name in names))
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", text.strip()):
         weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
         weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
-        found[name] = found.get(name, 0.0) + weight
-    if len(found) > MAX_PARTS or not all(is_finite(weight) for weight in found.values()):
+        weights[name] = weights.get(name, 0.0) + weight
+    if len(weights) > MAX_PARTS or not all(is_finite(weight) for weight in weights.values()):
         raise InvalidSetting(
             f"a sum has at most {MAX_PARTS} rewards with finite weights, got {short_repr(text)}"
         )
-    if found == {text: 1.0}:
+    if weights == {text: 1.0}:
         return _single(text)
-    summed = tuple((weight, _single(name)) for name, weight in found.items())
+    summed = tuple((weight, _single(name)) for name, weight in weights.items())
     return RewardName(text, "sum", summed=summed)
 
 

@@ -92,8 +92,8 @@ def _contains(argument: str) -> Reading:
     """1 if the text has the word or words, whole and in any case, else 0."""
     if not argument:
         raise InvalidSetting("contains needs a word, got none; write contains:WORD")
-    found = re.compile(rf"(?<!\w){re.escape(argument)}(?!\w)", re.IGNORECASE)
-    return lambda text: float(found.search(text) is not None)
+    pattern = re.compile(rf"(?<!\w){re.escape(argument)}(?!\w)", re.IGNORECASE)
+    return lambda text: float(pattern.search(text) is not None)
 
 
 def _none(argument: str) -> Reading:

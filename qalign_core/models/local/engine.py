@@ -7,7 +7,7 @@ prefix, reads in the rest, and then gets one token a step until it ends; the row
 once. Cancelling takes effect at the next token.
 
 A trajectory depends on its own seed and tokens only: uniforms are addressed by (seed, position),
-and the net gives the same bits in any company (`choice.verify`), so nobody's result depends on who
+and the net gives the same bits in any company (`net_selection.verify`), so nobody's result depends on who
 else is using the machine.
 """
 
@@ -68,8 +68,8 @@ class _Row:
         self.until = until
         self.sampling = sampling
         self.tokens = [*prompt, *prefix]
-        self.given = len(self.tokens)
-        self.first = self.given - 1  # from here on the network's output is needed
+        self.n_start = len(self.tokens)
+        self.first = self.n_start - 1  # from here on the network's output is needed
         self.u = uniforms(seed, len(prefix), sampling.max_new_tokens).tolist()
         self.log_probs: list[float] = []
         self.filled = self.reused = 0
@@ -78,11 +78,11 @@ class _Row:
     @property
     def due(self) -> int:
         """Tokens to read in before the row can decode."""
-        return self.given - 1 - self.filled if self.filled < self.given else 0
+        return self.n_start - 1 - self.filled if self.filled < self.n_start else 0
 
     def result(self, finished: bool) -> Any:
         """What the request gets."""
-        return Completion(tuple(self.tokens[self.given :]), tuple(self.log_probs), finished)
+        return Completion(tuple(self.tokens[self.n_start :]), tuple(self.log_probs), finished)
 
 
 class _Reading(_Row):
@@ -102,8 +102,8 @@ class _Reading(_Row):
         log_p = log_law(restrict(logits / self.sampling.temperature, self.sampling))
         self.entropies.append(float(torch.special.entr(log_p.exp()).sum()))
         best = log_p.topk(min(self.top, len(log_p)))
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        self.others.append([(token, value) for token, value in found if value > -math.inf])
+        likeliest = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        self.others.append([(token, value) for token, value in likeliest if value > -math.inf])
         token = self.tokens[self.first + len(self.log_probs) + 1]
         self.log_probs.append(float(log_p[token]))
 
@@ -159,10 +159,10 @@ class Engine(Worker):
 
         The entropy is that of the distribution in the token's place, in nats.
         """
-        weighed: list[tuple[float, list[tuple[int, float]], float]] = await self.submit(
+        scores: list[tuple[float, list[tuple[int, float]], float]] = await self.submit(
             _Reading(prompt, response, sampling, top)
         )
-        return weighed
+        return scores
 
     def busy(self) -> bool:
         """Whether a row runs."""
@@ -174,9 +174,9 @@ class Engine(Worker):
             if row.job.cancelled:
                 self._release(index)
         while len(self._rows) < self.net.rows and (job := self.take()) is not None:
-            taken: _Row = job.work
-            taken.job = job
-            self._rows[self._place(taken.tokens)] = taken
+            new_row: _Row = job.work
+            new_row.job = job
+            self._rows[self._place(new_row.tokens)] = new_row
         self._read_in()
         self._decode()
 
@@ -209,7 +209,7 @@ class Engine(Worker):
                 if spent:
                     continue
                 spent = True
-                stop = min(row.filled + self.net.chunk, row.given - 1)
+                stop = min(row.filled + self.net.chunk, row.n_start - 1)
                 needed = max(stop - max(row.filled, row.first), 0)
                 try:
                     read = row.tokens[row.filled : stop]
@@ -240,18 +240,18 @@ class Engine(Worker):
         if not ready:
             return
         try:
-            drawn = self._draw(ready)
+            new_tokens = self._draw(ready)
         except BaseException:  # whose request was it? alone, each has the same result
-            drawn = {}
+            new_tokens = {}
             for index, row in ready:
                 try:
-                    drawn |= self._draw([(index, row)])
+                    new_tokens |= self._draw([(index, row)])
                 except BaseException as error:
                     self._fail(index, as_engine_error(error))
         for index, row in ready:
-            if index not in drawn:
+            if index not in new_tokens:
                 continue
-            token, log_p = drawn[index]
+            token, log_p = new_tokens[index]
             if log_p != log_p:  # NaN
                 self._fail(index, EngineError(_NOT_FINITE))
                 continue
@@ -280,10 +280,10 @@ class Engine(Worker):
             logits = logits / torch.from_numpy(temperature).to(logits)[:, None]
         for index, sampling in restricted:
             logits[index] = restrict(logits[index], sampling)
-        drawn, log_probs = draw(logits, torch.from_numpy(u).to(logits.device))
+        token_ids, log_probs = draw(logits, torch.from_numpy(u).to(logits.device))
         self.n_steps += 1
         self.n_tokens += len(ready)
-        new, log_p = drawn.tolist(), log_probs.tolist()
+        new, log_p = token_ids.tolist(), log_probs.tolist()
         return {index: (new[index], log_p[index]) for index, _ in ready}
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:
@@ -422,7 +422,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
                 f"a response has ids of the vocabulary, got {short_repr(list(tokens))}"
             )
         before = [*prompt_ids, *tokens[:first]]
-        found = await self.engine.score_tokens(
+        scores = await self.engine.score_tokens(
             before, tokens[first:], sampling=self.sampling, top=top
         )
         return tuple(
@@ -431,5 +431,5 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
                 tuple((self._text.piece(tokens[:at], id), p) for id, p in others),
                 entropy,
             )
-            for at, (log_p, others, entropy) in enumerate(found, first)
+            for at, (log_p, others, entropy) in enumerate(scores, first)
         )

@@ -26,8 +26,8 @@ class Matrix:
 
     def __init__(self, weight: Tensor) -> None:
         self._packed: Tensor | None = None
-        if _packs(weight) and (found := packed_product()) is not None:
-            pack, self._linear = found
+        if _packs(weight) and (operators := packed_product()) is not None:
+            pack, self._linear = operators
             self._packed = pack(weight.contiguous(), 64)
         else:
             self._transposed = weight.t().contiguous()

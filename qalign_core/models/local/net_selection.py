@@ -74,12 +74,12 @@ def _error(net: Net, probe: Sequence[int], expected: Tensor) -> float:
     n, decoded = len(probe), len(expected) // 2
     for start in range(0, n - decoded, net.chunk):
         read = net.read_in(0, probe[start : min(start + net.chunk, n - decoded)], start)
-    found = [net.logits(read[-1:])[0]]
+    logits = [net.logits(read[-1:])[0]]
     kept = isinstance(net, KVNet)
-    found += [_decode(net, probe[i], i, beside=kept and i % 2 == 0) for i in range(n - decoded, n)]
+    logits += [_decode(net, probe[i], i, beside=kept and i % 2 == 0) for i in range(n - decoded, n)]
     for row in (0, 1):
         net.clear(row)
-    return (torch.stack(found) - expected[-len(found) :]).abs().max().item()
+    return (torch.stack(logits) - expected[-len(logits) :]).abs().max().item()
 
 
 def _decode(net: Net, token: int, at: int, *, beside: bool = False) -> Tensor:

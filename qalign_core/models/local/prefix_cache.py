@@ -84,13 +84,13 @@ class PrefixCache:
         """The runs that `tokens` begin with, the last maybe in part, and how many tokens agree."""
         path: list[_Run] = []
         run, at = self._root, 0
-        while at < len(tokens) and (found := run.after.get(tokens[at])) is not None:
-            path.append(found)
-            here = tokens[at : at + len(found.tokens)]
-            if here != found.tokens:
-                pairs = enumerate(zip(here, found.tokens, strict=False))
+        while at < len(tokens) and (follower := run.after.get(tokens[at])) is not None:
+            path.append(follower)
+            here = tokens[at : at + len(follower.tokens)]
+            if here != follower.tokens:
+                pairs = enumerate(zip(here, follower.tokens, strict=False))
                 return path, at + next((k for k, (a, b) in pairs if a != b), len(here))
-            run, at = found, at + len(here)
+            run, at = follower, at + len(here)
         return path, at
 
     def _split(self, run: _Run, n: int) -> _Run:

@@ -52,8 +52,8 @@ class TransientError(Exception):
         wait: seconds that it asks for; 0 if it does not say.
     """
 
-    def __init__(self, said: str, *, busy: bool = False, wait: float = 0.0) -> None:
-        super().__init__(said)
+    def __init__(self, sentence: str, *, busy: bool = False, wait: float = 0.0) -> None:
+        super().__init__(sentence)
         self.busy, self.wait = busy, wait
 
 
@@ -153,9 +153,9 @@ class Server:
                     result = read(await self._answer(client, path, body, most))
                 except (httpx.TransportError, TimeoutError, TransientError) as error:
                     now = time.monotonic()
-                    garbled = error if isinstance(error, TransientError) else TransientError("")
+                    failure = error if isinstance(error, TransientError) else TransientError("")
                     # one request may fail while others pass; a busy server is silent to all
-                    since = math.inf if garbled.busy else min(since, now)
+                    since = math.inf if failure.busy else min(since, now)
                     self._failing_since = min(self._failing_since, now)
                     if now - min(since, self._failing_since) >= self._patience:
                         raise EngineError(
@@ -164,7 +164,7 @@ class Server:
                             "run again"
                         ) from error
                     wait = min(self._pause * 2 ** min(attempt, 10), _LONGEST_PAUSE)
-                    await asyncio.sleep(max(wait, min(garbled.wait, self._patience)))
+                    await asyncio.sleep(max(wait, min(failure.wait, self._patience)))
                 else:
                     self._failing_since = math.inf
                     return result
@@ -244,8 +244,8 @@ class Server:
     def _error_text(self, content: bytes) -> str:
         """The server's own words: one line, without the key."""
         try:
-            said = json.loads(content)  # noqa: TID251
-            error = said.get("error", said)
+            payload = json.loads(content)  # noqa: TID251
+            error = payload.get("error", payload)
             text = str(error.get("message", error) if isinstance(error, dict) else error)
         except (ValueError, AttributeError, RecursionError):
             text = content[:10_000].decode(errors="replace")

@@ -185,10 +185,10 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
                 self._body(sent, _PROBED, 0),
                 partial(self._read, sent, _PROBED, frozenset()),
             )
-            found = ask(self._path, {**body, "top_k": 1}, read).log_probs
+            log_probs = ask(self._path, {**body, "top_k": 1}, read).log_probs
         except ModelLoadError:  # a server may refuse to tell
-            found = ()
-        self._processed = all(log_p > -1e-6 for log_p in found) if found else None
+            log_probs = ()
+        self._processed = all(log_p > -1e-6 for log_p in log_probs) if log_probs else None
 
     @property
     def _is_plain(self) -> bool:
@@ -237,8 +237,8 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
                 "approximate mode (--approximate)"
             )
         n_read = usage["prompt_tokens"] if echoed == sent else None
-        reason, told = choice["finish_reason"], choice.get("logprobs")
-        log_probs = told.get("token_logprobs") if isinstance(told, dict) else None
+        reason, entries = choice["finish_reason"], choice.get("logprobs")
+        log_probs = entries.get("token_logprobs") if isinstance(entries, dict) else None
         return Reply(n_read, new, usage["completion_tokens"], reason, log_probs)
 
     def _read(self, sent: list[int], most: int, until: frozenset[int], answer: Any) -> Completion:
@@ -254,19 +254,19 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             until.union(self.eos),
         )
         try:
-            said = self._parse_reply(answer, sent, ends, most)
+            reply = self._parse_reply(answer, sent, ends, most)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise TransientError("an answer without a completion") from error
-        new, log_probs = said.new, said.log_probs
-        if said.n_read != len(sent):
+        new, log_probs = reply.new, reply.log_probs
+        if reply.n_read != len(sent):
             raise ModelContractError(
-                f"{address} read {short_repr(said.n_read)} prompt ids where {len(sent)} "
+                f"{address} read {short_repr(reply.n_read)} prompt ids where {len(sent)} "
                 "were sent, or "
                 "different ids; a server that changes ids cannot be used"
             )
-        if said.reason not in _REASONS or len(new) != said.n_new or not new:
+        if reply.reason not in _REASONS or len(new) != reply.n_new or not new:
             raise TransientError(
-                f"a completion that broke off after {len(new)} of {short_repr(said.n_new)} ids"
+                f"a completion that broke off after {len(new)} of {short_repr(reply.n_new)} ids"
             )
         if not are_ids(new, n_tokens):
             raise ModelContractError(
@@ -276,7 +276,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         at = [token in ends for token in new]
         if any(at[:-1]) or len(new) > most or (not at[-1] and len(new) < most):
             raise ModelContractError(
-                f"{address} returned {len(new)} ids that end by {short_repr(said.reason)}, "
+                f"{address} returned {len(new)} ids that end by {short_repr(reply.reason)}, "
                 "with an EOS "
                 f"at {at.index(True) + 1 if any(at) else 'no place'}; up to the first EOS or "
                 f"{most} ids were asked for"
@@ -318,25 +318,25 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         self, ids: list[int], most: int, seed: int, until: frozenset[int]
     ) -> Completion:
         new: list[int] = []
-        finished, asked = False, 0
+        finished, n_requests = False, 0
         self._count[0] += 1
         self._count[1] += list(self._text.tokenize(self._text.decode(ids, special=True))) != ids
         while not finished and len(new) < most:
             room, before = most - len(new), self._text.decode([*ids, *new], special=True)
-            body = self._text_body(before, room, seed + asked)
+            body = self._text_body(before, room, seed + n_requests)
             post, most_bytes = self._at.server.post, MOST + _A_TOKEN * room
             text, ended = await post(self._path, body, self._read_text, most=most_bytes)
-            drawn = self._text.tokenize(text)[:room]
-            new += drawn
-            finished = ended and len(drawn) < room
+            ids_of_text = self._text.tokenize(text)[:room]
+            new += ids_of_text
+            finished = ended and len(ids_of_text) < room
             if finished:
                 new.append(self.eos[0])
-            elif not drawn:
+            elif not ids_of_text:
                 raise ModelContractError(
                     f"{self._at.server.address} returned no text for a response that has not "
                     "ended; use a server that takes token ids"
                 )
-            asked += 1
+            n_requests += 1
         return Completion(new, (), finished)
 
     def probe(self) -> None:
@@ -379,17 +379,17 @@ class LlamaCppLanguageModel(ServedLanguageModel):
         server, sent = self._at.server, list(self._text.prompt(PROBE))
         n_slots, self.context_length = server.ask("/props", None, _read_props)
         server.rows = min(server.rows, n_slots)  # the rest would wait there, and run out of time
-        asked = {**self._body(sent, 1, 0), "response_fields": ["generation_settings"]}
-        found = server.ask(self._path, asked, _read_settings)
-        for name, value in {**asked, "stop": [], "grammar": ""}.items():
-            if not _equal(found.get(name, value), value):
+        body = {**self._body(sent, 1, 0), "response_fields": ["generation_settings"]}
+        settings = server.ask(self._path, body, _read_settings)
+        for name, value in {**body, "stop": [], "grammar": ""}.items():
+            if not _equal(settings.get(name, value), value):
                 raise ModelLoadError(
-                    f"{server.address} samples with {name} = {short_repr(found[name])} "
+                    f"{server.address} samples with {name} = {short_repr(settings[name])} "
                     "whatever it is "
                     "asked for; start llama-server without the option that sets it"
                 )
-        found = server.ask(self._path, {**asked, "ignore_eos": True}, _read_settings)
-        ends = [biased["token"] for biased in found["logit_bias"]]  # it forbids each of them
+        settings = server.ask(self._path, {**body, "ignore_eos": True}, _read_settings)
+        ends = [biased["token"] for biased in settings["logit_bias"]]  # it forbids each of them
         self.eos = (*self.eos, *sorted({*ends} - {*self.eos}))
         super().probe()
 
@@ -408,41 +408,41 @@ class LlamaCppLanguageModel(ServedLanguageModel):
         }
 
     def _parse_reply(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Reply:
-        new, told = answer["tokens"], answer.get("completion_probabilities", [])
+        new, entries = answer["tokens"], answer.get("completion_probabilities", [])
         n = next((n for n, token in enumerate(new[:most], 1) if token in ends), most)
         n_new = answer["tokens_predicted"] - len(new[n:])
         # a token that a draft model proposed is told without others, and as certain
-        whole = len(told) == len(new) and all(each["top_probs"] for each in told)
-        log_probs = [math.log(each["prob"]) for each in told[:n]] if whole else None
+        whole = len(entries) == len(new) and all(each["top_probs"] for each in entries)
+        log_probs = [math.log(each["prob"]) for each in entries[:n]] if whole else None
         return Reply(answer["tokens_evaluated"], new[:n], n_new, answer["stop_type"], log_probs)
 
 
 def _read_props(answer: Any) -> tuple[int, int]:
     """Requests that a llama-server runs at once, and the context of each (tokens)."""
     try:
-        found = answer["total_slots"], answer["default_generation_settings"]["n_ctx"]
-        if not all(is_whole(number, 1) for number in found):
+        numbers = answer["total_slots"], answer["default_generation_settings"]["n_ctx"]
+        if not all(is_whole(number, 1) for number in numbers):
             raise TypeError
     except (KeyError, TypeError) as error:
         raise TransientError("an answer without total_slots and n_ctx") from error
-    return found
+    return numbers
 
 
 def _read_settings(answer: Any) -> dict[str, Any]:
     """How a llama-server says that it samples."""
     try:
-        found = dict(answer["generation_settings"])
-        if not are_ids([biased["token"] for biased in found["logit_bias"]]):
+        settings = dict(answer["generation_settings"])
+        if not are_ids([biased["token"] for biased in settings["logit_bias"]]):
             raise TypeError
     except (KeyError, TypeError, ValueError) as error:
         raise TransientError("an answer without generation_settings") from error
-    return found
+    return settings
 
 
-def _equal(found: object, asked: object) -> bool:
-    if is_finite(found) and is_finite(asked):  # it holds 32 bits
-        return math.isclose(found, asked, rel_tol=1e-6)  # type: ignore[arg-type]
-    return found == asked
+def _equal(actual: object, expected: object) -> bool:
+    if is_finite(actual) and is_finite(expected):  # it holds 32 bits
+        return math.isclose(actual, expected, rel_tol=1e-6)  # type: ignore[arg-type]
+    return actual == expected
 
 
 def _read_scores(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, ...]:
@@ -452,11 +452,11 @@ def _read_scores(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, 
         TransientError: it did not come through whole.
     """
     try:
-        told = answer["choices"][0]["prompt_logprobs"]
-        places = zip(sent[first:], told[first:], strict=True)
-        found = [float(place[str(token)]["logprob"]) for token, place in places]
+        echoed = answer["choices"][0]["prompt_logprobs"]
+        places = zip(sent[first:], echoed[first:], strict=True)
+        log_probs = [float(place[str(token)]["logprob"]) for token, place in places]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise TransientError("an answer without the log-probabilities of the prompt") from error
-    if not all(log_p <= 1e-6 for log_p in found):
-        raise TransientError(f"log-probabilities such as {short_repr(found)}")
-    return tuple(TokenScore(rounded(log_p), ()) for log_p in found)
+    if not all(log_p <= 1e-6 for log_p in log_probs):
+        raise TransientError(f"log-probabilities such as {short_repr(log_probs)}")
+    return tuple(TokenScore(rounded(log_p), ()) for log_p in log_probs)
