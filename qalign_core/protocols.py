@@ -1,4 +1,4 @@
-"""What the chain asks of a model: two protocols and two kinds of function."""
+"""The interfaces of the chain to models: two protocols and two kinds of function."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable

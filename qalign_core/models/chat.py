@@ -1,4 +1,4 @@
-"""What models with a chat template share, wherever they run: ids, texts, all but the drawing."""
+"""The common part of models with a chat template: ids, texts and settings, but not drawing."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -86,7 +86,7 @@ class Text:
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def plain(self, text: str) -> tuple[int, ...]:
-        """Ids of somebody's words: the name of a special token is so many letters."""
+        """Return the ids of a user's words, in which names of special tokens are plain text."""
         encoding = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
         return tuple(encoding["input_ids"])
 
@@ -246,7 +246,7 @@ class TemplatedLanguageModel(ABC):
         return self._text.ids_with(text)
 
     def extend_with_text(self, prefix: Sequence[int], words: str, *, ended: bool) -> Response:
-        """A response that somebody else's words go on with, after ids that are kept.
+        """Return a response that continues the kept ids with a user's own words.
 
         Args:
             prefix: the kept ids.

@@ -1,4 +1,4 @@
-"""What stands between a name and a loaded model: safe, of the right kind, small enough."""
+"""Load models by name: refuse those that are unsafe, of the wrong kind or too large."""
 
 import codecs
 import hashlib
@@ -193,7 +193,7 @@ def _check_kind(kind: str, auto: Any, config: Any, name: str, *, is_file: bool) 
 
 
 def has_model_for(auto: Any, config: Any) -> bool:
-    """Whether transformers has a model of a kind for a configuration.
+    """Return whether transformers has a model of a kind for a configuration.
 
     Its table is private (5.23); without it `from_pretrained` refuses, in transformers' own words.
     """
@@ -219,7 +219,7 @@ def _check_device(device: str) -> None:
 def load_text(
     source: str | Path, *, revision: str | None = None, chat_template: str | None = None
 ) -> tuple[Text, tuple[int, ...]]:
-    """The tokenizer of a model that runs elsewhere, and every id that ends a response.
+    """Return the tokenizer of a model that runs elsewhere, and every id that ends a response.
 
     Raises:
         ModelLoadError: in one sentence: not found, or it lacks a part.
@@ -266,7 +266,7 @@ def model_folder(source: str) -> Path:
 
 
 def eos_ids(config: Any) -> tuple[int, ...]:
-    """Every id that ends a response, as a model's or a generation's config names them."""
+    """Return every id that ends a response, from a model's or a generation's config."""
     eos = getattr(config, "eos_token_id", None)
     return () if eos is None else (eos,) if isinstance(eos, int) else tuple(eos)
 
@@ -300,7 +300,7 @@ _UNFETCHED: dict[type[Exception], str] = {
     Exception: "{name} could not be fetched from the hub ({kind}); check the name and the "
     "connection, or give a folder",
 }
-"""What is said of an error of the hub's client; the first kind that fits."""
+"""Sentences for errors of the hub's client; the first kind that fits is used."""
 _FINAL = tuple(_UNFETCHED)[:4]  # the hub has answered, so what is on this machine does not help
 
 
@@ -312,7 +312,7 @@ def _fetch(
     dtype: str | None = None,
     device: str = "cpu",
 ) -> tuple[Path, str]:
-    """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
+    """Return a model's path and commit; hub files are downloaded, code and pickles are not."""
     folder = Path(os.path.expanduser(name))
     if os.path.isdir(folder) or is_gguf(folder):
         return folder, revision or (fingerprint(folder) if weights else "")
@@ -433,7 +433,7 @@ def n_stored(folder: Path) -> int:
 
 
 def available_memory(device: str) -> int | None:
-    """Free memory (bytes) of a device, within the container's limit; None if it cannot be told."""
+    """Return the free memory (bytes) of a device, within the container's limit; None if unknown."""
     if device.startswith("cuda"):
         return int(torch.cuda.mem_get_info(device)[0])
     if device != "cpu":
@@ -452,7 +452,7 @@ def available_memory(device: str) -> int | None:
 
 
 def _kept_width(config: Any) -> int:
-    """Numbers that a decoder keeps for each position: keys and values of all layers."""
+    """Return how many numbers a decoder keeps per position: keys and values of all layers."""
     try:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -482,7 +482,7 @@ def _gib(n: float) -> str:
 
 @contextmanager
 def _one_sentence(name: str, instead: str | None = None) -> Iterator[None]:
-    """Turn whatever transformers raises into one sentence."""
+    """Turn any error of transformers into one sentence."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -1,14 +1,14 @@
 """The decode engine, and the language model that draws on it: one batch for all requests.
 
-Continuous batching over a fixed number of rows, one token a row and step. One engine per loaded
+Continuous batching over a fixed number of rows, one token per row and step. One engine per loaded
 model, one thread that owns it. Requests from every chain, every user and the independent samples
 wait in one queue that is fair between runs. A request takes a free row, copies what is kept of its
 prefix, reads in the rest, and then gets one token a step until it ends; the row is refilled at
 once. Cancelling takes effect at the next token.
 
 A trajectory depends on its own seed and tokens only: uniforms are addressed by (seed, position),
-and the net gives the same bits in any company (`net_selection.verify`), so nobody's result depends on who
-else is using the machine.
+and the net gives the same bits in every batch (`net_selection.verify`), so a result does not depend
+on who else is using the machine.
 """
 
 import math
@@ -81,12 +81,12 @@ class _Row:
         return self.n_start - 1 - self.filled if self.filled < self.n_start else 0
 
     def result(self, finished: bool) -> Any:
-        """What the request gets."""
+        """Return what the request receives."""
         return Completion(tuple(self.tokens[self.n_start :]), tuple(self.log_probs), finished)
 
 
 class _Reading(_Row):
-    """A response that is there already: it is read in chunks, and each token is weighed."""
+    """A given response: it is read in chunks, and each token is scored."""
 
     def __init__(
         self, prompt: Sequence[int], response: Sequence[int], sampling: Sampling, top: int
@@ -155,7 +155,7 @@ class Engine(Worker):
     async def score_tokens(
         self, prompt: Sequence[int], response: Sequence[int], *, sampling: Sampling, top: int
     ) -> list[tuple[float, list[tuple[int, float]], float]]:
-        """For each token of a response ln p as sampled, the `top` most probable, and the entropy.
+        """Return per token of a response ln p as sampled, the `top` most probable, and the entropy.
 
         The entropy is that of the distribution in the token's place, in nats.
         """
@@ -409,7 +409,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
     async def score_tokens(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 3, first: int = 0
     ) -> tuple[TokenScore, ...]:
-        """What the model, as sampled, thinks of each token of a response from `first` on.
+        """Return the score of each token of a response from `first` on, as sampled.
 
         Raises:
             InvalidPrompt: prompt and response exceed the context, or an id the vocabulary.

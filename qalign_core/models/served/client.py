@@ -242,7 +242,7 @@ class Server:
             raise TransientError("an answer that is not JSON, or is nested too deeply") from error
 
     def _error_text(self, content: bytes) -> str:
-        """The server's own words: one line, without the key."""
+        """Return the server's error message: one line, without the key."""
         try:
             payload = json.loads(content)  # noqa: TID251
             error = payload.get("error", payload)

@@ -46,7 +46,7 @@ LLAMA_CPP = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an answer says, in no server's words.
+    """A server's answer in a form that is common to all servers.
 
     Attributes:
         n_read: how many prompt ids the server read; None if they were not those that were sent.
@@ -78,7 +78,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     kind = "lm"
     notes: tuple[str, ...] = ()
     _path = "/v1/completions"
-    _no_weights = ""  # why given ids cannot be weighed
+    _no_weights = ""  # why given ids cannot be scored
     _processed: bool | None = None  # log-probabilities as sampled, of the model, or none at all
 
     def __init__(
@@ -132,7 +132,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         return await self._at.server.post(self._path, body, read, most=most_bytes)
 
     def delimiters(self, text: str) -> frozenset[int]:
-        """Every id that ends a block, where the server weighs given ids as it samples.
+        """Return every id that ends a block, if the server scores given ids as it samples.
 
         Raises:
             ModelContractError: it does not.
@@ -156,7 +156,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     async def score_tokens(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
     ) -> tuple[TokenScore, ...]:
-        """The probability of each token of a response from `first` on: `prompt_logprobs` of vLLM.
+        """Return the score of each token of a response from `first` on: `prompt_logprobs` of vLLM.
 
         Raises:
             EngineError, ModelContractError: from the server.
@@ -192,16 +192,16 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether the model is sampled as it is."""
+        """True if the settings leave the model's own distribution unchanged."""
         return replace(self.sampling, max_new_tokens=1) == Sampling(max_new_tokens=1)
 
     @property
     def _has_log_probs(self) -> bool:
-        """Whether the server's log-probabilities are of the distribution that it samples."""
+        """True if the server's log-probabilities belong to the distribution that it samples."""
         return self._processed is not None and (self._processed or self._is_plain)
 
     def _base_body(self, prompt: object, most: int) -> dict[str, Any]:
-        """A request in the words that all servers know."""
+        """Return the fields of a request that all servers accept."""
         return {
             "model": self._at.card.name,
             "prompt": prompt,
@@ -429,7 +429,7 @@ def _read_props(answer: Any) -> tuple[int, int]:
 
 
 def _read_settings(answer: Any) -> dict[str, Any]:
-    """How a llama-server says that it samples."""
+    """Return the settings with which a llama-server reports that it samples."""
     try:
         settings = dict(answer["generation_settings"])
         if not are_ids([biased["token"] for biased in settings["logit_bias"]]):
@@ -446,7 +446,7 @@ def _equal(actual: object, expected: object) -> bool:
 
 
 def _read_scores(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, ...]:
-    """What the server thinks of the ids that were sent, from number `first` on.
+    """Return the scores of the ids that were sent, from number `first` on.
 
     Raises:
         TransientError: it did not come through whole.
