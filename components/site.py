@@ -42,7 +42,7 @@ def write_site(folder: Path) -> list[Path]:
     """Write every page of the site; returns their paths, the first page first."""
     slides = write_slides(folder)
     entry = gallery()["watch"]
-    watch = page(entry.path.read_text("utf-8"), title=entry.title, caption=entry.says, live=True)
+    watch = page(entry.path.read_text("utf-8"), title=entry.title, caption=entry.summary, live=True)
     pages = {"index": _index(), "watch": watch, "learn": _learn(), "glossary": _glossary()}
     for name, text in pages.items():
         write_whole(folder / f"{name}.html", text.encode())
@@ -56,7 +56,7 @@ def _page(title: str, *body: str) -> str:
 def _index() -> str:
     runs = "".join(
         f'<li><a href="{entry.name}.html">{html.escape(entry.title)}</a>: '
-        f"{html.escape(entry.says)}</li>"
+        f"{html.escape(entry.summary)}</li>"
         for entry in gallery().values()
         if entry.name != "watch"
     )

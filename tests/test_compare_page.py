@@ -342,7 +342,7 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
     said = f"{conclusion(comparison, outcomes(comparison, full_cut(comparison)))} "
     said += f"{ranking(comparison)} See Results"
     await page.wait_for_function(
-        "said => document.querySelector('#compare-panel .qc-concluded').textContent === said",
+        "said => document.querySelector('#compare-panel .qc-conclusion').textContent === said",
         arg=said,
     )
     sentence, card = [

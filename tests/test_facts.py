@@ -60,12 +60,12 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
         (chains(1, 4000), "yes", "As far as one chain can show", "one chain cannot show"),
         (chains(4, 4000), "yes", "Yes: the rewards of the chains agree", "Nothing more"),
     ):
-        shown = diagnose({"rewards": sent, "chain": 0, "generated": 1})["verdict"]
-        assert shown["level"] == level
-        assert shown["says"].startswith(says)
-        assert then in shown["next"]
-        assert "later step" not in shown["next"]  # they are all that has been drawn
-        assert shown["says"].count(".") - shown["says"].count(". ") >= 1
+        verdict = diagnose({"rewards": sent, "chain": 0, "generated": 1})["verdict"]
+        assert verdict["level"] == level
+        assert verdict["sentence"].startswith(says)
+        assert then in verdict["next"]
+        assert "later step" not in verdict["next"]  # they are all that has been drawn
+        assert verdict["sentence"].count(".") - verdict["sentence"].count(". ") >= 1
     # the reward can differ where the answers, which it does not read, are all the same
     assert "even if their votes agree" in trust(apart).sentence
     assert trust([[0.5]], whole=False).next == "Go on to a later step."  # there are some

@@ -43,7 +43,7 @@ def test_an_entry_says_what_there_is_to_see_and_is_small(name):
     assert trace.end == ("finished", "")
     assert len(gzip.compress(entry.path.read_bytes())) <= SMALL
     assert 0 < len(entry.title) <= 60
-    assert entry.says.endswith(".")
+    assert entry.summary.endswith(".")
     assert entry.page in ("watch", "compare")
     assert f"β = {trace.header.beta:g}, " in entry.facts
     assert f", {trace.header.steps} steps" in entry.facts
@@ -173,7 +173,7 @@ async def test_what_the_page_saves_is_what_the_command_exports(name):
     entry = ENTRIES[name]
     text = recorded_text(name)["text"]
     around = page_parts({"header": text.split("\n")[0], "run": name})
-    whole = page(text, title=entry.title, caption=entry.says)
+    whole = page(text, title=entry.title, caption=entry.summary)
     assert around["before"] + as_data(text) + around["behind"] == whole
     (answer,) = server_functions(page_parts)
     assert (await answer({"header": "{}", "run": name}))["error"].endswith(".")
@@ -201,7 +201,7 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
             continue
         await page.wait_for_function(f"{API}.text.length === {len(entry.path.read_text('utf-8'))}")
         await titled(page, entry)
-        assert await page.inner_text(".qp-note") == entry.says
+        assert await page.inner_text(".qp-note") == entry.summary
         assert not await page.locator(".qg-list").is_visible()
         await page.wait_for_function(f"location.search.includes('run={name}')")
     assert page.hosts == {toy_app.split("/")[2]}

@@ -142,13 +142,15 @@ async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(
     found = Run.read(query)
     header = parse_trace(toy_trace(6, seed=3, beta=0.5)).header
     assert found == header.run
-    await says(page, ".qs-said", "It draws the run of this file again.")
+    await says(page, ".qs-status", "It draws the run of this file again.")
     await page.keyboard.press("Escape")
     text = toy_trace(6).replace('"temperature":1.0', '"temperature":"hot"', 1)
     async with page.expect_response(lambda answer: "component_server" in answer.url):
         await open_file(page, tmp_path, text)
     await press_copy(page)
-    await says(page, ".qs-said", "This file cannot be linked. line 1 of the trace has temperature")
+    await says(
+        page, ".qs-status", "This file cannot be linked. line 1 of the trace has temperature"
+    )
 
 
 UNCUT = """() => {

@@ -108,7 +108,7 @@ def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, compa
     assert found["upper"].effective == pytest.approx((weights > 0).sum())
     shown = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]
     (card,) = (card for card in shown["cards"] if card["method"] == "upper")
-    assert (card["name"], card["term"], card["says"]) == (
+    assert (card["name"], card["term"], card["sentence"]) == (
         WORD, "upper", "Vote with the better half.",
     )  # fmt: skip
     assert "has a weight" in card["rule"]

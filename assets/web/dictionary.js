@@ -32,8 +32,8 @@ const { h } = builder("");
  * @param {string} [text] the idea's word, if nothing is said
  */
 export function term(id, text) {
-  const said = text ?? WORDS[id] ?? id;
-  return id in IDEAS ? h("button", { type: "button", "data-term": id }, said) : h("span", said);
+  const word = text ?? WORDS[id] ?? id;
+  return id in IDEAS ? h("button", { type: "button", "data-term": id }, word) : h("span", word);
 }
 
 /** @type {Record<string, Record<string, string>>} */

@@ -43,10 +43,10 @@ function fill(node, prefix, classes, rest) {
   const names = classes.filter(Boolean).map((name) => prefix + name);
   if (names.length) node.setAttribute("class", names.join(" "));
   const [first] = rest;
-  const given = first?.constructor === Object;
-  if (given) set(node, first);
+  const hasAttributes = first?.constructor === Object;
+  if (hasAttributes) set(node, first);
   // strings and numbers become text nodes
-  node.append(...(given ? rest.slice(1) : rest).filter((child) => child != null));
+  node.append(...(hasAttributes ? rest.slice(1) : rest).filter((child) => child != null));
   return node;
 }
 

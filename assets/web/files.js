@@ -21,12 +21,12 @@ export function saveFile(name, type, ...parts) {
 /**
  * Let the visitor choose a file.
  * @param {string} accept
- * @param {(file: File) => void} chosen
+ * @param {(file: File) => void} onChoice
  */
-export function chooseFile(accept, chosen) {
+export function chooseFile(accept, onChoice) {
   const input = h("input", { type: "file", accept });
   input.addEventListener("change", () => {
-    if (input.files?.[0]) chosen(input.files[0]);
+    if (input.files?.[0]) onChoice(input.files[0]);
   });
   input.click();
 }

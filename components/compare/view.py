@@ -98,8 +98,8 @@ def view(
             "reference": None if header.reference is None else format_references(header.reference),
             "budget": budget,
             "open_ended": comparison.extract is None,
-            "counted": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs only "
-            "the tokens after its cut.",
+            "accounting": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs "
+            "only the tokens after its cut.",
             "progress": {"done": min(n_states, planned), "of": planned, "text": drawn},
             "ladders": ladders,
             "texts": list(texts),
@@ -116,7 +116,7 @@ def _rung(
     return {
         "t": cut.t,
         "n": cut.n,
-        "says": conclusion(comparison, found),
+        "conclusion": conclusion(comparison, found),
         "line": level_line(comparison, found, budget),
         "waits": waits(found),
         "cards": [_card(comparison, cut, outcome, with_waste, texts) for outcome in found],
@@ -183,7 +183,7 @@ def _concluded(comparison: Comparison, outcome: Outcome) -> str:
     decision = outcome.decision
     if comparison.extract is None:
         if writing_task(comparison) is not None:
-            return f"chose a text with {_said(comparison, decision)}"
+            return f"chose a text with {_headline(comparison, decision)}"
         place = None if decision.chosen is None else decision.chosen.reward
         return "chose no text" if place is None else f"chose a text of reward {number(place)}"
     if decision.answer is None:
@@ -238,9 +238,9 @@ def _card(
         "method": outcome.method,
         "term": (is_open and ideas()[outcome.method].open) or outcome.method,
         "name": idea.word,
-        "says": idea.sentence,
+        "sentence": idea.sentence,
         "answer": None if is_open else decision.answer,
-        "said": _said(comparison, decision),
+        "headline": _headline(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
         "unvoted": "No vote: the highest reward decides."
@@ -255,7 +255,7 @@ def _card(
     }
 
 
-def _said(comparison: Comparison, decision: Decision) -> str:
+def _headline(comparison: Comparison, decision: Decision) -> str:
     """What a method decided, in large letters."""
     if comparison.extract is not None:
         return decision.answer or "no answer"

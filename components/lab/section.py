@@ -39,7 +39,7 @@ class View:
     def value(self) -> str:
         """What the page's component gets."""
         figures = [{"drawing": _text(drawn), "table": table} for drawn, table in self.figures]
-        return _text({"told": self.told, "figures": figures})
+        return _text({"words": self.told, "figures": figures})
 
 
 def _text(value: object) -> str:
@@ -94,7 +94,7 @@ class Section:
         return gr.HTML(
             first,
             html_template=f'<div class="lab-figures">{places}</div>'
-            f'<div class="lab-told" id="lab-{self.anchor}-told"></div>',
+            f'<div class="lab-words" id="lab-{self.anchor}-told"></div>',
             js_on_load="window.QAlignLab.mount(element, props, watch);",
             plotly=plotly_module(),
             padding=False,

@@ -145,7 +145,7 @@ def _tokens(content: dict[str, Any], header: TraceHeader, text: Response) -> Non
     lm: Any = load_language_model(header.lm, sampling=header.run.sampling)
     scores = asyncio.run(lm.score_tokens(lm.encode(header.prompt), text.tokens))
     tokens = [(each.log_p, each.others) for each in scores]
-    content["tokens"] = {"pieces": text.pieces, "finished": text.finished, "weighed": tokens}
+    content["tokens"] = {"pieces": text.pieces, "finished": text.finished, "scores": tokens}
     for k in sorted(range(len(tokens)), key=lambda k: tokens[k][0])[:MOST]:
         likeliest = ", ".join(f"“{it.strip()}” {percent(math.exp(p))}" for it, p in tokens[k][1])
         name = f"Token {k + 1}, “{text.pieces[k].strip()}”: {percent(math.exp(tokens[k][0]))}"

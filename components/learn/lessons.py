@@ -65,8 +65,8 @@ HIGHLIGHTS: dict[str, dict[str, str]] = {
 }
 """The parts of each page that a stop can highlight, with their selectors."""
 VEILS = {
-    "compare": ".qc-columns, .qc-concluded",
-    "lab": ".lab-figure, .lab-told",
+    "compare": ".qc-columns, .qc-conclusion",
+    "lab": ".lab-figure, .lab-words",
     "results": "#results-error, #results-said, #results-advice, #results-table",
 }
 """The parts of a page that show the outcome, where that is more than the lit part."""

@@ -44,7 +44,7 @@ class Entry:
     Attributes:
         name: of its trace's file, and in links.
         title: a few words.
-        says: what there is to see.
+        summary: what there is to see.
         facts: its models and settings.
         command: what draws it again.
         query: of a link that puts its settings in place.
@@ -53,7 +53,7 @@ class Entry:
 
     name: str
     title: str
-    says: str
+    summary: str
     facts: str
     command: str
     query: str
@@ -70,17 +70,17 @@ def gallery() -> dict[str, Entry]:
     """The entries by name, in the order in which they are shown."""
     with (FOLDER / "gallery.toml").open("rb") as file:
         tables = tomllib.load(file)["run"]
-    return {table["name"]: _entry(**table) for table in tables}
+    return {table["name"]: _entry(summary=table.pop("says"), **table) for table in tables}
 
 
-def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
+def _entry(name: str, title: str, summary: str, page: str = "watch") -> Entry:
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
         run = parse_header(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
     facts = f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
-    return Entry(name, title, says, facts, command_of(run), link, page)
+    return Entry(name, title, summary, facts, command_of(run), link, page)
 
 
 def _title(kind: str, id: str) -> str:
@@ -97,7 +97,7 @@ def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[s
         folders: those that may be read, by name.
 
     Returns:
-        {"text", "title", "says"}, or {"error": one sentence} for a name that there is not.
+        {"text", "title", "summary"}, or {"error": one sentence} for a name that there is not.
 
     Raises:
         QAlignError: as `recorded_run`.
@@ -105,12 +105,12 @@ def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[s
     entry = gallery().get(str(name))
     if entry is not None:
         text = entry.path.read_text(encoding="utf-8")
-        return {"text": text, "title": entry.title, "says": entry.says}
+        return {"text": text, "title": entry.title, "summary": entry.summary}
     folder, _, place = str(name).rpartition("/")
     if folder not in folders or not re.fullmatch(r"[0-9]{5,7}", place):
         return {"error": f"There is no recorded run called “{str(name)[:40]}”."}
     text, _ = recorded_run(trace_path(folders[folder], int(place)))
-    return {"text": text, "title": f"{folder}, problem {int(place)}", "says": ""}
+    return {"text": text, "title": f"{folder}, problem {int(place)}", "summary": ""}
 
 
 def recorded_run(path: Path = WATCH) -> tuple[str, Run]:
@@ -139,7 +139,7 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
         QAlignError: the line is no header, or the run none that a browser can draw.
     """
     entry = gallery().get(str(asked.get("run")))
-    told = {"title": entry.title, "caption": entry.says} if entry is not None else {}
+    told = {"title": entry.title, "caption": entry.summary} if entry is not None else {}
     header = parse_header(asked["header"])
     before, behind = page_around(header, live=asked.get("live") is True, **told)
     return {"before": before, "behind": behind}
@@ -170,7 +170,7 @@ def write_slides(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for entry in gallery().values():
-        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, caption=entry.says)
+        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, caption=entry.summary)
         written.append(folder / f"{entry.name}.html")
         write_whole(written[-1], made.encode())
     return written

@@ -43,7 +43,7 @@ Question = Callable[[Any], Awaitable[Answer]]
 def questions(runs: Runs) -> tuple[Question, Question]:
     """What the browser can ask of texts, within the queue of these runs."""
 
-    async def weigh_texts(asked: Any) -> Answer:
+    async def score_texts(asked: Any) -> Answer:
         """How likely the model finds each token of some texts.
 
         Args:
@@ -53,7 +53,7 @@ def questions(runs: Runs) -> tuple[Question, Question]:
         Returns:
             {"texts": [[[ln p or None, [[token, ln p], ...]], ...], ...]}.
         """
-        return await _answered(runs, "weigh", asked, _score_texts)
+        return await _answered(runs, "score", asked, _score_texts)
 
     async def rewrite_text(asked: Any) -> Answer:
         """Cut a text, go on with the visitor's words or the model's, and weigh old and new.
@@ -68,7 +68,7 @@ def questions(runs: Runs) -> tuple[Question, Question]:
         """
         return await _answered(runs, "rewrite", asked, _rewrite)
 
-    return weigh_texts, rewrite_text
+    return score_texts, rewrite_text
 
 
 Drawn = Callable[[LanguageModel, RewardModel, TraceHeader, Mapping[str, Any]], Awaitable[Answer]]
@@ -193,7 +193,7 @@ def _told_state(header: TraceHeader, state: State) -> Answer:
         "reward": reward,
         "log_prob": _finite(log_prob),
         "log_target": _finite(log_target(header.target, log_prob, reward)),
-        "weighed": _told(weighed),
+        "scores": _told(weighed),
     }
 
 

@@ -23,7 +23,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   actions: shell.actions(server),
   enough: (view) => shell.enough(server.diagnose, view),
   run: () => document.querySelector("#watch-run").click(),
-  ask: server.weigh_texts && { weigh: server.weigh_texts, rewrite: server.rewrite_text },
+  ask: server.score_texts && { score: server.score_texts, rewrite: server.rewrite_text },
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
 if (window.QAlignLearn.waits) api.toggle(false);

@@ -11,7 +11,7 @@ import {
   shares,
   votesFigure,
 } from "../../assets/web/export/step.js";
-import { clipped, markup, wrap } from "../../assets/web/export/svg.js";
+import { clipText, markup, wrap } from "../../assets/web/export/svg.js";
 import { parse } from "../../assets/web/player/parse.js";
 import { LAST } from "../../assets/web/player/words.js";
 import { BLOCKS, FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
@@ -109,8 +109,8 @@ test("lines hold all of a text, none is wider than its place, and long words are
   assert.equal(broken.join("").replaceAll(" ", ""), text.replaceAll(/\s/g, ""));
   assert.ok(broken.every((line) => wide(line.trimEnd(), 10) <= 80));
   assert.ok(broken.length > 12);
-  assert.equal(clipped("short", 100, 10, wide), "short");
-  assert.match(clipped("much longer than there is room", 60, 10, wide), /^much…$/);
+  assert.equal(clipText("short", 100, 10, wide), "short");
+  assert.match(clipText("much longer than there is room", 60, 10, wide), /^much…$/);
 });
 
 test("short texts have all of their lines, long ones share what is left", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { bestBefore, chainsBest, keepBest, logTarget } from "../../assets/web/inside/game.js";
 import { bits, opinion, share } from "../../assets/web/inside/shaded.js";
-import { cutSaid } from "../../assets/web/inside/tokens.js";
+import { describeCut } from "../../assets/web/inside/tokens.js";
 import { parse } from "../../assets/web/player/parse.js";
 import { FOUR } from "./traces.js";
 
@@ -18,15 +18,15 @@ test("a token's surprise is in bits, and its share in words", () => {
 });
 
 test("an opinion names the token, its chance and what else could have stood there", () => {
-  const weighed = [[Math.log(0.25), [["b", Math.log(0.5)], ["a\n", Math.log(0.25)]]]];
-  assert.equal(opinion({ pieces: ["a\n"], weighed }, 0),
+  const scores = [[Math.log(0.25), [["b", Math.log(0.5)], ["a\n", Math.log(0.25)]]]];
+  assert.equal(opinion({ pieces: ["a\n"], scores }, 0),
     "“a↵”, token 1 of 1: 25%. Likeliest here: “b” 50%, “a↵” 25%.");
   assert.equal(opinion({ pieces: ["a"] }, 0), "“a”, token 1 of 1.");
 });
 
 test("where the cut fell is told beside where the text parted", () => {
   const half = (n) => Array.from({ length: n }, () => [Math.log(0.5), []]);
-  const said = (t) => cutSaid(four.steps[t], half(four.steps[t].ids.length));
+  const said = (t) => describeCut(four.steps[t], half(four.steps[t].ids.length));
   assert.match(said(0), /first draft.*1\.00 bits/);
   assert.match(said(1), /after token 1; the new text differs right there.*probability 50%/);
   assert.match(said(3), /wrote the same text again/);
@@ -35,16 +35,16 @@ test("where the cut fell is told beside where the text parted", () => {
 test("the chain's best is the highest log pi of its first states, each asked once", async () => {
   const asks = [];
   const logs = { "1,2,3": -4, "1,2,4,5": -5 };
-  const asked = { async weigh(_, texts, top) {
+  const scorer = { async scoreTokens(_, texts, top) {
     asks.push(texts.length, top);
     return texts.map((ids) => [[logs[ids.join()], []]]);
   } };
-  const found = await chainsBest(asked, "", trace.header, four, 3);
+  const found = await chainsBest(scorer, "", trace.header, four, 3);
   assert.deepEqual(found, { best: -4, t: 0, steps: 3 }); // 0 - 4 and 1 - 5: the first that had it
   assert.deepEqual(asks, [3, 0]);
-  const sharper = await chainsBest(asked, "", { ...trace.header, sharpness: 2 }, four, 30);
+  const sharper = await chainsBest(scorer, "", { ...trace.header, sharpness: 2 }, four, 30);
   assert.deepEqual(sharper, { best: -8, t: 0, steps: 3 }); // the run has no more
-  assert.equal((await chainsBest(asked, "", trace.header, four, 2)).steps, 2);
+  assert.equal((await chainsBest(scorer, "", trace.header, four, 2)).steps, 2);
   assert.equal(logTarget({ beta: 0.5, sharpness: 3 }, -2, 1), -4);
 });
 

@@ -65,11 +65,12 @@ test("log-probabilities of anybody's trace are one a token and none above 0", ()
 test("at its own beta a step is decided as it was, at others by the same u", () => {
   const { beta } = recorded.header;
   const { steps } = recorded.chains[0];
-  for (const step of steps.slice(1)) assert.equal(whatIf(step, beta).taken, step.accepted);
-  const tried = (factor) => steps.slice(1).filter((x) => whatIf(x, beta * factor).taken).length;
+  for (const step of steps.slice(1)) assert.equal(whatIf(step, beta).isAccepted, step.accepted);
+  const tried = (factor) =>
+    steps.slice(1).filter((x) => whatIf(x, beta * factor).isAccepted).length;
   assert.ok(tried(1000) > tried(1 / 1000));
   const rejected = { ...four.steps[1], logU: -0.6 };
-  assert.deepEqual([0.5, 1, 50].map((b) => whatIf(rejected, b).taken), [false, false, true]);
+  assert.deepEqual([0.5, 1, 50].map((b) => whatIf(rejected, b).isAccepted), [false, false, true]);
 });
 
 test("a state is counted until another takes its place", () => {

@@ -11,7 +11,7 @@ test("the verdict on a whole run speaks of all its steps, whatever step is shown
   const asks = [];
   const ask = async (asked) => {
     asks.push(asked);
-    return { verdict: { says: "Too early to say.", next: "Run longer." } };
+    return { verdict: { sentence: "Too early to say.", next: "Run longer." } };
   };
   assert.equal(await enough(ask, view),
     "Can I trust it after all 3 steps? Too early to say. Run longer.");

@@ -23,10 +23,10 @@ export const h = builder(PREFIX).h;
  * @property {string} method
  * @property {string} term its word in the dictionary
  * @property {string} name
- * @property {string} says
+ * @property {string} sentence
  * @property {string} rule
  * @property {string | null} answer
- * @property {string} said the answer, or what stands in its place
+ * @property {string} headline the answer, or what stands in its place
  * @property {boolean | null} correct
  * @property {string | null} trust whether its chain may be trusted
  * @property {string} [recycled]
@@ -90,8 +90,9 @@ export function card(data, texts, recycled) {
   const mine = `--mine:var(--c-${data.method})`;
   return h("article.card", { "data-method": data.method, style: mine, aria: data.name },
     h("div", h("h3", look(data.term, IDEAS[data.term]), term(data.term, data.name)),
-      h("p.says", data.says)),
-    h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, data.said), mark(data.correct)),
+      h("p.sentence", data.sentence)),
+    h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, data.headline),
+      mark(data.correct)),
     h("p.rule", h("span", data.rule),
       data.trust ? h("small.trust", data.trust) : null,
       recycled && data.recycled ? h("small", data.recycled) : null),

@@ -11,7 +11,7 @@ import { partsOf } from "../shell/links.js";
  * @typedef {object} Rung
  * @property {number} t
  * @property {number} n
- * @property {string} says who says what
+ * @property {string} conclusion who says what
  * @property {string} line what is made equal
  * @property {string} waits what is not
  * @property {import("./card.js").Card[]} cards
@@ -24,7 +24,7 @@ import { partsOf } from "../shell/links.js";
  * @property {string} prompt
  * @property {string | null} reference
  * @property {boolean} open_ended a text is what is chosen, no answer
- * @property {string} counted what is counted as compute
+ * @property {string} accounting what is counted as compute
  * @property {{ done: number, of: number, text: string }} progress
  * @property {string[]} texts
  */
@@ -41,7 +41,7 @@ const ELSEWHERE = "?tab=results";
 const WAITING = "Press Compare to run every method on this problem.";
 const WASTE = "Each rejected proposal counts with probability α, and the state with 1 − α";
 
-let asked = "prompt" in partsOf(new URLSearchParams(window.location.search)).compare;
+let hasOwnProblem = "prompt" in partsOf(new URLSearchParams(window.location.search)).compare;
 let expected = "";
 let ranked = "";
 
@@ -49,7 +49,7 @@ let ranked = "";
 for (const [happens, where] of [["input", "#compare-prompt, #compare-reference"],
   ["click", "#compare-new"]]) {
   document.addEventListener(happens, ({ target }) => {
-    asked ||= Boolean(/** @type {Element} */ (target).closest?.(where));
+    hasOwnProblem ||= Boolean(/** @type {Element} */ (target).closest?.(where));
   });
 }
 
@@ -93,20 +93,21 @@ function mount(host, { cut, save }) {
   const known = h("p.right-one");
   const note = h("p.note", { hidden: true });
   const meter = h("progress", { max: 1, value: 0, aria: "Drawn so far" });
-  const said = h("span");
-  const progress = h("div.progress", meter, said);
-  const says = h("strong", { "aria-live": "polite" });
+  const progressText = h("span");
+  const progress = h("div.progress", meter, progressText);
+  const conclusion = h("strong", { "aria-live": "polite" });
   const rank = h("span");
-  const concluded = h("p.concluded", says, " ", rank, " ", results());
+  const conclusionLine = h("p.conclusion", conclusion, " ", rank, " ", results());
   const line = h("p.line");
-  const counted = h("p.counted");
+  const accounting = h("p.accounting");
   const switches = BUDGETS.map(([value, words]) =>
     h("button", { type: "button", value, onclick: () => choose(value) }, words));
   const aria = "How much of the compute is used";
   const slider = h("input.n", { type: "range", min: 0, step: 1, aria });
   const scale = h("div.scale", h("span", "less"), slider, h("span", "all of it"));
   const bench = h("div.budget", line,
-    h("div.switch", { role: "group", aria: "Equal for all methods" }, ...switches), scale, counted);
+    h("div.switch", { role: "group", aria: "Equal for all methods" }, ...switches), scale,
+    accounting);
   const columns = h("div.columns");
   const more = h("button.more", { type: "button", "aria-expanded": "false" }, MORE[0]);
   const waste = h("input.waste", { type: "checkbox" });
@@ -122,7 +123,7 @@ function mount(host, { cut, save }) {
     h("label", { title: WASTE }, waste, "Count rejected proposals too (waste recycling)"),
     h("span.spacer"), ...saves, copy);
   host.classList.add("qc");
-  host.replaceChildren(prompt, known, note, progress, concluded, bench, columns, tools);
+  host.replaceChildren(prompt, known, note, progress, conclusionLine, bench, columns, tools);
 
   const rungs = () => data?.ladders[budget] ?? [];
   const rung = () => rungs()[at ?? rungs().length - 1];
@@ -163,10 +164,10 @@ function mount(host, { cut, save }) {
     });
   }
   function drawBench(/** @type {Rung} */ here, /** @type {View} */ view) {
-    put(says, here.says);
+    put(conclusion, here.conclusion);
     put(rank, ranked);
     put(line, here.line);
-    put(counted, `${view.counted} ${here.waits}`);
+    put(accounting, `${view.accounting} ${here.waits}`);
     for (const one of switches) {
       one.setAttribute("aria-pressed", String(one.value === budget));
       one.disabled = !view.ladders[one.value];
@@ -182,17 +183,17 @@ function mount(host, { cut, save }) {
     if (!data.ladders[budget]) budget = data.budget;
     const live = data.state === "live" && !stopped;
     const other = expected !== "" && !live && !begun && expected !== data.prompt.trim();
-    const told = other ? WAITING : "";
+    const sentence = other ? WAITING : "";
     put(prompt, other ? expected : data.prompt);
     put(known, other || data.reference === null ? "" : `The right answer is ${data.reference}.`);
-    put(note, told);
-    show(note, told);
+    put(note, sentence);
+    show(note, sentence);
     show(progress, live);
     meter.max = data.progress.of;
     meter.value = data.progress.done;
-    put(said, data.progress.text);
+    put(progressText, data.progress.text);
     const here = other ? undefined : rung();
-    for (const part of [concluded, bench, columns]) show(part, here);
+    for (const part of [conclusionLine, bench, columns]) show(part, here);
     show(tools, here && data.state !== "live");
     host.dataset.state = live ? "live" : other ? "waiting" : data.state;
     if (!here) return;
@@ -246,7 +247,7 @@ export const QAlignCompare = {
    * @param {T[]} watched its prompt, answer, and how that is read
    * @param {T[]} own what Compare holds of them
    */
-  follow: (watched, own) => (asked ? own : watched),
+  follow: (watched, own) => (hasOwnProblem ? own : watched),
   /** What whole sets say of the methods. */
   rank(/** @type {string} */ text) {
     ranked = text;

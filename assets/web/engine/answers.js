@@ -220,8 +220,8 @@ function extractNumber(text) {
   const plain = PLAIN.exec(text); // the common case
   if (plain) return withoutZeros(plain[1]);
   const tidied = tidy(text);
-  const said = announced(tidied);
-  for (const { boxed, rest } of said) {
+  const announcements = announced(tidied);
+  for (const { boxed, rest } of announcements) {
     const clause = boxed ? rest : firstClause(rest);
     if (SYMBOLIC.test(clause)) return null;
     let answer = boxed && clause.includes("!") ? UNKNOWN : statedNumber(clause, tidied);
@@ -237,7 +237,7 @@ function extractNumber(text) {
     }
     if (answer !== null) return answer || null;
   }
-  return said.length ? null : lastNumber(tidied) || null;
+  return announcements.length ? null : lastNumber(tidied) || null;
 }
 
 /**
@@ -251,9 +251,9 @@ function extractAmounts(text) {
   /** @type {Map<string, string>} */
   const amounts = new Map();
   for (let k = 1; k < pieces.length; k += 2) {
-    const said = pieces[k + 1];
-    const results = [...said.matchAll(RESULT)].map(([, digits]) => digits);
-    const last = (results.length ? results : said.match(/\d+/g) ?? ["?"]).at(-1) ?? "?";
+    const section = pieces[k + 1];
+    const results = [...section.matchAll(RESULT)].map(([, digits]) => digits);
+    const last = (results.length ? results : section.match(/\d+/g) ?? ["?"]).at(-1) ?? "?";
     amounts.set(pieces[k].toLowerCase(), withoutZeros(last));
   }
   const things = [...amounts.keys()].sort((a, b) => (a < b ? -1 : 1));
@@ -290,11 +290,11 @@ function plainDigit(sign) {
  * @param {string} text
  */
 function announced(text) {
-  const found = [];
+  const announcements = [];
   for (const { 0: marker, index, groups } of [...text.matchAll(MARKER)].slice(-MAX_ANNOUNCED)) {
     const end = index + marker.length;
     if (groups?.boxed) {
-      found.unshift({ boxed: true, rest: inBraces(text, end) });
+      announcements.unshift({ boxed: true, rest: inBraces(text, end) });
       continue;
     }
     const before = text.slice(Math.max(0, index - 60), index);
@@ -302,9 +302,9 @@ function announced(text) {
     const seeks = /[:：=][ *\n]*$/.test(marker) && SEEKING.test(before);
     if (seeks || HYPOTHETICAL.test(before) || CHECKS.test(marker) || JUDGES.test(rest)) continue;
     if (marker.includes("\n")) rest = NUMBERED.test(rest) ? "" : rest.replace(/^[-*•]\s+/, "");
-    found.unshift({ boxed: false, rest });
+    announcements.unshift({ boxed: false, rest });
   }
-  return found;
+  return announcements;
 }
 
 /**
@@ -321,9 +321,9 @@ function inBraces(text, start) {
   return text.slice(start); // the length limit cut the box
 }
 
-/** @param {string} said */
-function firstClause(said) {
-  const start = said.trimStart();
+/** @param {string} rest */
+function firstClause(rest) {
+  const start = rest.trimStart();
   const end = CLAUSE_END.exec(start);
   return end ? start.slice(0, end.index) : start;
 }
@@ -344,11 +344,11 @@ function around(text, match) {
 
 /**
  * The number that a clause states, or the result of the calculation that it states.
- * @param {string} said
+ * @param {string} rest
  * @param {string} text
  */
-function statedNumber(said, text) {
-  const clause = said.replace(TEXT, "$1").replace(WHICH_IS, " =")
+function statedNumber(rest, text) {
+  const clause = rest.replace(TEXT, "$1").replace(WHICH_IS, " =")
     .replace(CENTS, (_, whole, unit, cents) => `${whole}.${cents.padStart(2, "0")} ${unit}`);
   const numbers = numbersIn(clause);
   for (const [k, number] of numbers.entries()) {
@@ -439,7 +439,7 @@ function valueOf({ groups }, after, text) {
     if (money || /k/i.test(kilo)) above *= SHORT_SCALES[kilo.toLowerCase()];
     else if (kilo !== "m") return UNKNOWN;
   }
-  return written([negative ? -above : above, under]);
+  return formatFraction([negative ? -above : above, under]);
 }
 
 /**
@@ -470,7 +470,7 @@ function isOtherLanguage(text) {
  * An exact value as an integer, an ending decimal or a reduced fraction.
  * @param {Fraction} value
  */
-function written([above, below]) {
+function formatFraction([above, below]) {
   const divisor = greatestDivisor(above < 0n ? -above : above, below);
   const [n, d] = [above / divisor, below / divisor];
   if (d === 1n) return String(n);
@@ -538,7 +538,7 @@ function inWords(clause) {
   const lead = words.slice(Math.max(0, start - 2), start);
   if (isOf || lead.some((word) => JOINING.includes(word))) return UNKNOWN;
   const negative = ["minus", "negative"].includes(lead.at(-1) ?? "");
-  return written([negative ? -value[0] : value[0], value[1]]);
+  return formatFraction([negative ? -value[0] : value[0], value[1]]);
 }
 
 /**
@@ -583,10 +583,10 @@ function readRun(words, start) {
       current = (current ?? 1n) * 100n;
     } else {
       const value = BigInt(WORDS.get(word()) ?? 0);
-      const had = /** @type {bigint} */ (current ?? 0n);
-      const free = had % 100n === 0n ? 100n : had % 10n === 0n ? 10n : 1n;
-      if (value >= free || (free === 10n && had % 100n < 20n)) return [null, place];
-      current = had + value;
+      const total = /** @type {bigint} */ (current ?? 0n);
+      const free = total % 100n === 0n ? 100n : total % 10n === 0n ? 10n : 1n;
+      if (value >= free || (free === 10n && total % 100n < 20n)) return [null, place];
+      current = total + value;
     }
     place += 1;
     if (word() === "and" && WORDS.has(word(1)) && !PARTS.has(word(2))) {

@@ -1,7 +1,7 @@
 /* The page's end of the engine: a worker for each reward model, started when it is first needed. */
 
 /** @typedef {import("./record.js").Run} Run */
-/** @typedef {import("./worker.js").Told} Told */
+/** @typedef {import("./worker.js").WorkerReply} Told */
 /**
  * Where the worker's script and the models' files come from.
  * @typedef {object} Source
@@ -39,9 +39,9 @@ const address = (name) => new URL(name, document.baseURI).href;
 export const SERVED = {
   script: () => address("engine.js"),
   async file(name) {
-    const found = await fetch(address(name));
-    if (!found.ok) throw new Error("the models could not be fetched");
-    return found.arrayBuffer();
+    const response = await fetch(address(name));
+    if (!response.ok) throw new Error("the models could not be fetched");
+    return response.arrayBuffer();
   },
 };
 

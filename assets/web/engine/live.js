@@ -7,7 +7,7 @@ import { BrowserEngine } from "./browser.js";
 /** @typedef {import("./record.js").Run} Run */
 /**
  * What the page carries.
- * @typedef {object} Carried
+ * @typedef {object} PagePayload
  * @property {Run} run that the page opens with
  * @property {[string, string][]} problems others, each with its answer
  * @property {Record<string, string>} files in base64, by their places below assets/
@@ -37,7 +37,7 @@ function extractorOf(prompt) {
  * Put the settings into `element`; returns what draws a run with them.
  * @param {HTMLElement} element
  * @param {() => Player} player
- * @param {Carried} carried
+ * @param {PagePayload} payload
  */
 function mount(element, player, { run, problems, files, worker }) {
   const engine = new BrowserEngine({

@@ -29,9 +29,9 @@ import { Sampler } from "./chain.js";
 /** @param {object} line */
 const dump = (line) =>
   // "<" could end a script element, the others end a line for some readers
-  `${JSON.stringify(line).replace(/[<\x85\u2028\u2029]/g, escaped)}\n`;
+  `${JSON.stringify(line).replace(/[<\x85\u2028\u2029]/g, escapeSign)}\n`;
 /** @param {string} sign */
-const escaped = (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escapeSign = (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
 /** @param {number} value */
 const finiteOrNull = (value) => (Number.isFinite(value) ? value : null);
 
@@ -54,11 +54,11 @@ function headerLine(run, nPrompt, now) {
 export function stepLine(step, extract, logProb) {
   const { chain, t, index, proposal, logAlpha, logU, accepted } = step;
   const { tokens, pieces, text, finished, reward, cost } = proposal;
-  const joined = (finished ? pieces.slice(0, -1) : pieces).join("");
+  const pieceText = (finished ? pieces.slice(0, -1) : pieces).join("");
   return dump({ type: "step", chain, t, index, tokens: tokens.slice(index),
     pieces: pieces.slice(index), finished, reward, log_alpha: finiteOrNull(logAlpha),
     log_u: finiteOrNull(logU), accepted, answer: extract(text), cost,
-    ...(joined === text ? {} : { text }),
+    ...(pieceText === text ? {} : { text }),
     ...(logProb ? { log_prob: proposal.logProbs.reduce((sum, p) => sum + p, 0) } : {}) });
 }
 

@@ -12,18 +12,18 @@ import { Engine } from "./engine.js";
  * @property {import("./tokenizer.js").File} tokenizer
  * @property {ArrayBuffer} wasm
  */
-/** @typedef {Load | { do: "draw", id: number, run: Run } | { do: "stop" }} Asked */
+/** @typedef {Load | { do: "draw", id: number, run: Run } | { do: "stop" }} WorkerRequest */
 /**
  * @typedef {{ ready: "WebAssembly" | "JavaScript" } | { id: number, line: string }
- *   | { id: number, ended: true } | { failed: string }} Told
+ *   | { id: number, ended: true } | { failed: string }} WorkerReply
  */
 
 /** @type {Engine} */
 let engine;
 let current = 0; // the run that is drawn, 0 if none is
 
-/** @param {Told} told */
-const tell = (told) => self.postMessage(told);
+/** @param {WorkerReply} reply */
+const tell = (reply) => self.postMessage(reply);
 
 /** Let messages in: a timer would wait 4 ms. */
 function others() {
@@ -37,7 +37,7 @@ function others() {
   });
 }
 
-/** @param {Load} asked */
+/** @param {Load} request */
 async function load({ lm, rm, tokenizer, wasm }) {
   const module = await WebAssembly.compile(wasm).catch(() => null); // no SIMD, or not allowed
   engine = new Engine(lm, rm, tokenizer, module);
@@ -58,7 +58,7 @@ async function draw(id, run) {
   tell({ id, ended: true });
 }
 
-self.onmessage = async (/** @type {MessageEvent<Asked>} */ { data }) => {
+self.onmessage = async (/** @type {MessageEvent<WorkerRequest>} */ { data }) => {
   try {
     if (data.do === "load") await load(data);
     else if (data.do === "draw") await draw(data.id, data.run);

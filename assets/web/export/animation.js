@@ -15,7 +15,7 @@ import { SIZE } from "./step.js";
  */
 
 /** The phases that a step is shown in, each for a share of its time. */
-const SHOWN = [[0, 0.2], [3, 0.4], [LAST, 0.4]];
+const PHASE_SHARES = [[0, 0.2], [3, 0.4], [LAST, 0.4]];
 export const MOST = 200; // steps of one animation
 const SMALL = 0.75; // pixels of a GIF for one of the drawing
 
@@ -29,20 +29,20 @@ const SMALL = 0.75; // pixels of a GIF for one of the drawing
 export function framesOf(from, to, seconds) {
   const steps = Array.from({ length: to - from + 1 }, (_, k) => from + k);
   return steps.flatMap((t) => (t === 0 ? [{ t, phase: LAST, seconds }]
-    : SHOWN.map(([phase, share]) => ({ t, phase, seconds: share * seconds }))));
+    : PHASE_SHARES.map(([phase, share]) => ({ t, phase, seconds: share * seconds }))));
 }
 
 /**
  * Draw the frames one after another, each onto the same canvas.
  * @param {Making} making
- * @param {(onto: ReturnType<typeof canvas>, frame: Frame, k: number) => unknown} shown
+ * @param {(onto: ReturnType<typeof canvas>, frame: Frame, k: number) => unknown} visit
  */
-async function eachFrame({ frames, draw, tell, signal }, shown) {
+async function eachFrame({ frames, draw, tell, signal }, visit) {
   const onto = canvas(SMALL * SIZE.width, SMALL * SIZE.height);
   for (const [k, frame] of frames.entries()) {
     signal.throwIfAborted();
     await paint(draw(frame), onto);
-    await shown(onto, frame, k);
+    await visit(onto, frame, k);
     tell((k + 1) / frames.length);
     await new Promise((done) => window.setTimeout(done)); // the page shows it, and hears Cancel
   }

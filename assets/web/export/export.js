@@ -40,10 +40,10 @@ const does = (word, what, act, tell) => button("", { aria: what, async onclick()
 
 /**
  * @param {string} title
- * @param {string} says
+ * @param {string} sentence
  * @param {...HTMLElement} children
  */
-const row = (title, says, ...children) => h("section.row", h("h3", title), h("p", says),
+const row = (title, sentence, ...children) => h("section.row", h("h3", title), h("p", sentence),
   h("div.buttons", ...children));
 
 /**
@@ -118,21 +118,21 @@ function animation({ t, last }, name, draw, tell) {
 /**
  * The dialog for what a player shows.
  * @param {Player} player
- * @param {HTMLElement} shown its element
+ * @param {HTMLElement} element its element
  * @param {Deeds} deeds
  */
-function open(player, shown, deeds) {
+function open(player, element, deeds) {
   player.toggle(false);
   const { trace } = player;
   const { t, phase, chain, last, burnIn } = player.position;
   const seed = `qalign-seed-${trace.header.seed ?? 0}`;
-  const colours = coloursOf(shown, COLOURS);
+  const colours = coloursOf(element, COLOURS);
   const wide = measurer();
   const here = momentOf(trace, chain, t, phase, burnIn);
-  const figures = [votesFigure(here, colours, wide), ...figuresOf(shown, colours, here)];
+  const figures = [votesFigure(here, colours, wide), ...figuresOf(element, colours, here)];
 
-  const said = h("p.said", { role: "status" });
-  const tell = (/** @type {string} */ sentence) => put(said, sentence);
+  const status = h("p.status", { role: "status" });
+  const tell = (/** @type {string} */ sentence) => put(status, sentence);
   const animated = animation({ t, last }, `${seed}-steps`, (frame) =>
     drawStep(momentOf(trace, chain, frame.t, frame.phase, burnIn), colours, wide), tell);
   const dialog = h("dialog.dialog", { aria: "Save", onclose() {
@@ -140,7 +140,7 @@ function open(player, shown, deeds) {
     dialog.remove();
   } },
   h("div.top", h("div.head", h("h2", "Save"),
-    button("", { onclick: () => dialog.close() }, "Close")), said),
+    button("", { onclick: () => dialog.close() }, "Close")), status),
   row("Link", "The link opens this step and can draw the run again.",
     does("Copy link", "Copy link", () => deeds.link(tell), tell)),
   row("Page", "One file that plays the run offline, from a disk or on a slide. With the "
@@ -157,7 +157,7 @@ function open(player, shown, deeds) {
     h("li", h("span", title), h("div.buttons", ...both(title, (kind) =>
       saveDrawing(`${seed}-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`, draw(), kind),
     tell)))))));
-  (shown.closest(".gradio-container") ?? document.body).append(dialog); // the pages' colours
+  (element.closest(".gradio-container") ?? document.body).append(dialog); // the pages' colours
   dialog.showModal();
 }
 

@@ -14,7 +14,7 @@ const HEAD = 40; // for the title
 const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity",
   "font-size", "font-weight"];
 const UNSEEN = /^(g|clipPath|title)$/;
-const OURS = /^(class|style|role|tabindex|aria-.*|data-.*)$/;
+const PAGE_ONLY = /^(class|style|role|tabindex|aria-.*|data-.*)$/;
 
 /**
  * A file of a drawing.
@@ -33,16 +33,16 @@ export async function saveDrawing(name, shape, kind, scale = SHARP) {
  * @param {Node} node
  * @returns {Shape | string | null}
  */
-function copied(node) {
+function copyElement(node) {
   if (!(node instanceof Element)) return node.textContent;
   const style = getComputedStyle(node);
   if (style.display === "none") return null;
-  const own = [...node.attributes].filter(({ name }) => !OURS.test(name))
+  const own = [...node.attributes].filter(({ name }) => !PAGE_ONLY.test(name))
     .map(({ name, value }) => [name, value]);
-  const drawn = UNSEEN.test(node.tagName) ? [] : LOOKS.map((look) =>
+  const looks = UNSEEN.test(node.tagName) ? [] : LOOKS.map((look) =>
     [look, style.getPropertyValue(look)]);
-  return [node.tagName, { ...Object.fromEntries(own), ...Object.fromEntries(drawn) },
-    ...[...node.childNodes].map(copied)];
+  return [node.tagName, { ...Object.fromEntries(own), ...Object.fromEntries(looks) },
+    ...[...node.childNodes].map(copyElement)];
 }
 
 /**
@@ -74,7 +74,7 @@ function asDrawing(title, svg, c, { trace }) {
     `${title}: ${value}`, about(trace),
     text(MARGIN, 26, 15, c.ink, title, BOLD),
     ...lines.map((line, k) => text(MARGIN, 46 + 18 * k, 13, c.soft, line)),
-    ["g", { transform: `translate(${MARGIN} ${top})` }, ...[...svg.childNodes].map(copied)],
+    ["g", { transform: `translate(${MARGIN} ${top})` }, ...[...svg.childNodes].map(copyElement)],
     key.length ? text(MARGIN, top + height + 24, 12, c.soft, key) : null);
 }
 
@@ -102,12 +102,12 @@ export function figuresOf(player, c, moment) {
 export function chartsOf(place) {
   const style = getComputedStyle(place.querySelector(".chart") ?? place);
   const [ink, ground] = ["--ink", "--ground"].map((name) => style.getPropertyValue(name).trim());
-  const shown = [...place.querySelectorAll("svg.chart[role='img']")]
+  const charts = [...place.querySelectorAll("svg.chart[role='img']")]
     .filter((svg) => svg.getClientRects().length);
   const keys = [...place.querySelectorAll(".legend li")];
   let top = MARGIN;
   let wide = 0;
-  const parts = shown.map((node) => {
+  const parts = charts.map((node) => {
     const svg = /** @type {SVGSVGElement} */ (node);
     const { width, height } = svg.viewBox.baseVal;
     const title = svg.closest("figure")?.querySelector("h3")?.textContent ?? "";
@@ -115,12 +115,12 @@ export function chartsOf(place) {
     top = at + height + MARGIN;
     wide = Math.max(wide, width);
     return ["g", {}, title ? text(MARGIN, at - 8, 15, ink, title, BOLD) : null,
-      ["g", { transform: `translate(${MARGIN} ${at})` }, ...[...svg.childNodes].map(copied)]];
+      ["g", { transform: `translate(${MARGIN} ${at})` }, ...[...svg.childNodes].map(copyElement)]];
   });
   const legend = keys.map((key, k) => ["g", { transform: `translate(${MARGIN} ${top + 20 * k})` },
-    ...[...key.querySelector("svg")?.childNodes ?? []].map(copied),
+    ...[...key.querySelector("svg")?.childNodes ?? []].map(copyElement),
     text(38, 11, 13, ink, key.textContent ?? "")]);
-  const label = shown[0]?.getAttribute("aria-label") ?? "";
+  const label = charts[0]?.getAttribute("aria-label") ?? "";
   return drawing(wide + 2 * MARGIN, top + 20 * keys.length + MARGIN, ground, label, "",
     .../** @type {Shape[]} */ (parts), .../** @type {Shape[]} */ (legend));
 }

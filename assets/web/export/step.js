@@ -21,7 +21,7 @@ import {
   promptText,
   visible,
 } from "../player/words.js";
-import { BOLD, END, MIDDLE, clipped, drawing, text, wrap } from "./svg.js";
+import { BOLD, END, MIDDLE, clipText, drawing, text, wrap } from "./svg.js";
 
 /** @typedef {import("../player/parse.js").Trace} Trace */
 /** @typedef {import("../player/parse.js").Chain} Chain */
@@ -102,11 +102,11 @@ export const about = ({ header: { lm, rm, beta, sharpness, seed } }) =>
  */
 export function drawStep(moment, c, wide) {
   const { trace, t, phase, step } = moment;
-  const said = narrate(step, phase, trace.header.beta);
-  return drawing(SIZE.width, SIZE.height, c.card, `Step ${t}: ${said}`, about(trace),
+  const sentence = narrate(step, phase, trace.header.beta);
+  return drawing(SIZE.width, SIZE.height, c.card, `Step ${t}: ${sentence}`, about(trace),
     ...heading(moment, c, wide),
     ...texts(moment, c, wide),
-    ...decision(moment, said, c, wide),
+    ...decision(moment, sentence, c, wide),
     ...drawTrace(moment, c, { ...RIGHT, height: 232 }),
     ...drawVotes(moment, c, { ...RIGHT, y: RIGHT.y + 268, height: 220 }, wide),
     ...footing(moment, c, wide));
@@ -115,14 +115,14 @@ export function drawStep(moment, c, wide) {
 /** @type {(moment: Moment, c: Colours, wide: Wide) => Shape[]} */
 function heading({ trace, chain, t }, c, wide) {
   const size = 21;
-  const asked = visible(promptText(trace.header.prompt).slice(0, MOST));
-  const lines = wrap(asked, 1000, size, wide, true);
-  const shown = lines.slice(0, 3);
-  if (lines.length > 3) shown[2] = `${shown[2].trimEnd()}…`;
+  const prompt = visible(promptText(trace.header.prompt).slice(0, MOST));
+  const lines = wrap(prompt, 1000, size, wide, true);
+  const firstLines = lines.slice(0, 3);
+  if (lines.length > 3) firstLines[2] = `${firstLines[2].trimEnd()}…`;
   const right = SIZE.width - LEFT.x;
   const several = trace.chains.length > 1;
   return [
-    ...shown.map((line, k) => text(LEFT.x, 44 + 28 * k, size, c.ink, line, BOLD)),
+    ...firstLines.map((line, k) => text(LEFT.x, 44 + 28 * k, size, c.ink, line, BOLD)),
     text(right, 44, 24, c.ink, t ? `Step ${t}` : "First draft", { ...BOLD, ...END }),
     text(right, 70, 16, c.soft, `of ${chain.steps.length - 1}`
       + (several ? `, chain ${chain.id + 1} of ${trace.chains.length}` : ""), END),
@@ -131,11 +131,11 @@ function heading({ trace, chain, t }, c, wide) {
 
 /** @type {(moment: Moment, c: Colours, wide: Wide) => Shape[]} */
 function footing({ trace, chain, seen }, c, wide) {
-  const written = chain.generated[seen].toLocaleString("en");
+  const tokens = chain.generated[seen].toLocaleString("en");
   const room = SIZE.width - 2 * LEFT.x - 330;
   return [
-    text(LEFT.x, 704, 15, c.soft, clipped(about(trace), room, 15, wide)),
-    text(SIZE.width - LEFT.x, 704, 15, c.soft, `${written} tokens written · QAlign Explorer`, END),
+    text(LEFT.x, 704, 15, c.soft, clipText(about(trace), room, 15, wide)),
+    text(SIZE.width - LEFT.x, 704, 15, c.soft, `${tokens} tokens written · QAlign Explorer`, END),
   ];
 }
 
@@ -153,16 +153,16 @@ const apart = ({ pieces, finished }) => pieces.map((piece, k) =>
  * @returns {(Lane | null)[]}
  */
 function lanes({ chain, step, t, phase }, c) {
-  const written = apart(step);
-  if (!t) return [{ name: "first draft", pieces: written, fill: c.ink, bar: c.yes, tint: 0.1 }];
+  const proposed = apart(step);
+  if (!t) return [{ name: "first draft", pieces: proposed, fill: c.ink, bar: c.yes, tint: 0.1 }];
   const before = apart(chain.steps[step.old]);
   const out = phase === LAST;
   const kept = { name: step.index ? `kept ${step.index}` : "kept none", ends: true, bar: c.card,
     pieces: before.slice(0, step.index), fill: c.soft };
   const part = (/** @type {string[]} */ all) => all.slice(step.index, all.length - step.again);
   const old = { name: "now", pieces: part(before), fill: c.ink, bar: c.line };
-  const drawn = step.refused === null ? part(written) : step.vain;
-  const fresh = { name: "proposed", pieces: drawn, fill: c.ink, bar: c.new, tint: 0.11 };
+  const newPieces = step.refused === null ? part(proposed) : step.vain;
+  const fresh = { name: "proposed", pieces: newPieces, fill: c.ink, bar: c.new, tint: 0.11 };
   const tail = step.again ? [{ name: "kept again", pieces: before.slice(-step.again), bar: c.card,
     fill: c.soft }] : [];
   if (phase < REWRITE) return [kept, { ...old, bar: c.mark, tint: 0.45 }, null, ...tail];
@@ -182,13 +182,13 @@ function lanes({ chain, step, t, phase }, c) {
  */
 export function shares(needs, room) {
   const order = needs.map((need, k) => ({ need, k })).sort((a, b) => a.need - b.need);
-  const given = needs.map(() => 0);
+  const counts = needs.map(() => 0);
   let left = room;
   order.forEach(({ need, k }, done) => {
-    given[k] = Math.max(1, Math.min(need, Math.floor(left / (order.length - done))));
-    left -= given[k];
+    counts[k] = Math.max(1, Math.min(need, Math.floor(left / (order.length - done))));
+    left -= counts[k];
   });
-  return given;
+  return counts;
 }
 
 /** @type {(moment: Moment, c: Colours, wide: Wide) => Shape[]} */
@@ -197,18 +197,18 @@ function texts(moment, c, wide) {
   const room = (/** @type {number} */ size) => Math.floor(
     (LEFT.height - all.length * (2 * PAD + GAP)) / (LEADING * size));
   const broken = (/** @type {number} */ size) => all.map(({ pieces, ends }) => {
-    const said = visible(pieces.join(""));
-    return wrap(ends ? said.slice(-MOST) : said.slice(0, MOST).trimStart(),
+    const content = visible(pieces.join(""));
+    return wrap(ends ? content.slice(-MOST) : content.slice(0, MOST).trimStart(),
       LEFT.width - NAME - 2 * PAD, size, wide);
   });
   const size = SIZES.find((one) => broken(one).flat().length <= room(one)) ?? SIZES[1];
   const lines = broken(size);
-  const given = shares(lines.map(({ length }) => length), room(size));
+  const counts = shares(lines.map(({ length }) => length), room(size));
   let y = LEFT.y;
   return lanes(moment, c).flatMap((lane, k) => {
-    const height = given[k] * LEADING * size + 2 * PAD;
+    const height = counts[k] * LEADING * size + 2 * PAD;
     const shapes = lane
-      ? drawLane(lane, lines[k], given[k], { ...LEFT, y, height }, size, c) : [];
+      ? drawLane(lane, lines[k], counts[k], { ...LEFT, y, height }, size, c) : [];
     y += height + GAP;
     return shapes;
   });
@@ -224,9 +224,9 @@ function texts(moment, c, wide) {
  * @returns {Shape[]}
  */
 function drawLane({ name, fill, bar, ends, tint = 0, struck }, lines, n, box, size, c) {
-  const shown = ends ? lines.slice(-n) : lines.slice(0, n);
-  if (n < lines.length && ends) shown[0] = `…${shown[0]}`;
-  else if (n < lines.length) shown[n - 1] = `${shown[n - 1].trimEnd()}…`;
+  const rows = ends ? lines.slice(-n) : lines.slice(0, n);
+  if (n < lines.length && ends) rows[0] = `…${rows[0]}`;
+  else if (n < lines.length) rows[n - 1] = `${rows[n - 1].trimEnd()}…`;
   const { x, y, width, height } = box;
   const high = LEADING * size;
   const line = struck ? { "text-decoration": "line-through" } : {};
@@ -234,23 +234,23 @@ function drawLane({ name, fill, bar, ends, tint = 0, struck }, lines, n, box, si
     ["rect", { x, y, width, height, rx: 6, fill: bar, "fill-opacity": tint }],
     ["rect", { x, y, width: 5, height, fill: bar }],
     text(x + 16, y + PAD + 0.75 * high, 16, tint || bar === c.ink ? c.ink : c.soft, name, BOLD),
-    ...shown.map((said, k) => text(x + NAME + PAD, y + PAD + (k + 0.75) * high, size, fill,
-      said.replace(/ (?= )|^ /g, "\u00a0"), line)), // readers of SVG take many spaces for one
+    ...rows.map((content, k) => text(x + NAME + PAD, y + PAD + (k + 0.75) * high, size, fill,
+      content.replace(/ (?= )|^ /g, "\u00a0"), line)), // readers of SVG take many spaces for one
   ];
 }
 
 /**
  * What decides the step, as far as it is known.
  * @param {Moment} moment
- * @param {string} said
+ * @param {string} narration
  * @param {Colours} c
  * @param {Wide} wide
  * @returns {(Shape | null)[]}
  */
-function decision(moment, said, c, wide) {
+function decision(moment, narration, c, wide) {
   const { trace, chain, step, t, phase } = moment;
   const { x, width } = LEFT;
-  const sentence = wrap(said, width, 21, wide, true).slice(0, 2)
+  const sentence = wrap(narration, width, 21, wide, true).slice(0, 2)
     .map((line, k) => text(x, 508 + 28 * k, 21, c.ink, line, BOLD));
   if (!t) return sentence;
   const q = quantities(step, trace.header.beta);
@@ -261,13 +261,13 @@ function decision(moment, said, c, wide) {
   shapes.push(formula(trace, step, q, c), ...chance(q, phase >= COIN, c, wide));
   if (phase < LAST) return shapes;
   const colour = step.accepted ? c.yes : c.no;
-  const counted = step.accepted && step.changed
+  const outcome = step.accepted && step.changed
     ? "the proposal joins the chain" : `counted again, ×${visitsAt(chain, t)}`;
   return [...shapes,
     ["circle", { cx: 628, cy: 622, r: 18, fill: colour }],
     icon(step.accepted ? "yes" : "no", 616, 610, 24, c.card),
     text(658, 631, 27, colour, step.accepted ? "Accepted" : "Rejected", BOLD),
-    text(612, 664, 16, c.soft, counted)];
+    text(612, 664, 16, c.soft, outcome)];
 }
 
 /**
@@ -308,12 +308,12 @@ const scores = (step, difference, c) => text(LEFT.x, 566, 20, c.ink, [
 
 /** @type {(trace: Trace, step: Step, q: ReturnType<typeof quantities>, c: Colours) => Shape} */
 function formula({ header }, step, q, c) {
-  const reward = (/** @type {string} */ said) => ["tspan", { fill: c.new, ...BOLD }, said];
-  const length = (/** @type {string} */ said) => ["tspan", { fill: c.length, ...BOLD }, said];
-  const some = (/** @type {string} */ said) =>
-    (header.rm === "none" ? [] : [reward(said), " × "]);
+  const reward = (/** @type {string} */ content) => ["tspan", { fill: c.new, ...BOLD }, content];
+  const length = (/** @type {string} */ content) => ["tspan", { fill: c.length, ...BOLD }, content];
+  const some = (/** @type {string} */ content) =>
+    (header.rm === "none" ? [] : [reward(content), " × "]);
   const { sharpness } = header;
-  const sharp = (/** @type {string} */ said) => (sharpness > 1 ? [`${said} × `] : []);
+  const sharp = (/** @type {string} */ content) => (sharpness > 1 ? [`${content} × `] : []);
   return text(LEFT.x, 566, 19, c.ink, /** @type {(Shape | string)[]} */ ([
     "α = min(1, ", ...some(`exp(${brief(q.difference)}/${plain(header.beta)})`),
     ...sharp(`(p′/p)^${plain(sharpness - 1)}`),
@@ -337,8 +337,8 @@ function chance(q, thrown, c, wide) {
   const [y, width, height] = [596, 540, 38];
   const edge = x + width * q.alpha;
   const at = x + width * q.u;
-  const said = `u = ${pair(q.u, q.alpha)[0]}`;
-  const half = wide(said, 18, true) / 2;
+  const label = `u = ${pair(q.u, q.alpha)[0]}`;
+  const half = wide(label, 18, true) / 2;
   const under = Math.min(Math.max(at, x + half), x + width - half);
   /** A word in the middle of its part, or of the larger half where the coin parts that. */
   const word = (/** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ fill,
@@ -357,7 +357,7 @@ function chance(q, thrown, c, wide) {
   return thrown ? [...bar,
     ["rect", { x: at - 4, y: y - 9, width: 8, height: height + 18, rx: 3, fill: c.ink,
       stroke: c.card, "stroke-width": 2 }],
-    text(under, y + height + 30, 18, c.ink, said, { ...BOLD, ...MIDDLE })] : bar;
+    text(under, y + height + 30, 18, c.ink, label, { ...BOLD, ...MIDDLE })] : bar;
 }
 
 /** @type {(x: number, y: number, r: number) => string} */
@@ -449,10 +449,10 @@ function standing({ trace, chain, seen, burnIn }, c) {
     : pooled(trace.chains.map((one) => votes(one, upTo(one), Math.min(burnIn, upTo(one)))));
   const n = sorted.reduce((sum, [, k]) => sum + k, 0);
   const rows = sorted.slice(0, 4).map(([what, k]) => (typeof what === "number"
-    ? { said: ending(chain.steps[what]), colour: c.a6, k }
-    : { said: answerText(trace, what), colour: colourOf(trace, what, c), k }));
+    ? { name: ending(chain.steps[what]), colour: c.a6, k }
+    : { name: answerText(trace, what), colour: colourOf(trace, what, c), k }));
   const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
-  if (rest) rows.push({ said: "others", colour: c.a6, k: rest });
+  if (rest) rows.push({ name: "others", colour: c.a6, k: rest });
   const title = open ? "How long it stayed at each text"
     : trace.chains.length > 1 ? `Votes of all ${trace.chains.length} chains`
       : "Votes: one for every state";
@@ -474,13 +474,13 @@ export function drawVotes(moment, c, box, wide) {
   return [
     text(x, y + 16, 18, c.ink, title, BOLD),
     text(x + width, y + 16, 17, c.ink, many(n, "state"), END),
-    ...rows.flatMap(({ said, colour, k }, row) => {
+    ...rows.flatMap(({ name, colour, k }, row) => {
       const level = y + 40 + 36 * row;
-      const [name, sign] = said.split(/ (?=[✓✗]$)/);
-      const shown = clipped(name, names - 24, 17, wide);
+      const [answerName, sign] = name.split(/ (?=[✓✗]$)/);
+      const label = clipText(answerName, names - 24, 17, wide);
       return /** @type {(Shape | null)[]} */ ([
-        text(x, level + 17, 17, c.ink, shown),
-        sign ? icon(sign === "✓" ? "yes" : "no", x + wide(shown, 17) + 6, level + 3, 16, c.ink)
+        text(x, level + 17, 17, c.ink, label),
+        sign ? icon(sign === "✓" ? "yes" : "no", x + wide(label, 17) + 6, level + 3, 16, c.ink)
           : null,
         ["rect", { x: from, y: level, width: to - from, height: 22, rx: 3, fill: c.ground }],
         ["rect", { x: from, y: level, width: ((to - from) * k) / n, height: 22, rx: 3,
@@ -502,7 +502,7 @@ export function votesFigure(moment, c, wide) {
   const { title, rows } = standing(moment, c);
   const [width, height] = [RIGHT.width + 48, 78 + 36 * rows.length];
   const box = { x: 24, y: 20, width: RIGHT.width, height };
-  const said = `${title}, up to step ${moment.seen}`;
-  return { title, draw: () => drawing(width, height, c.card, said, about(moment.trace),
+  const label = `${title}, up to step ${moment.seen}`;
+  return { title, draw: () => drawing(width, height, c.card, label, about(moment.trace),
     ...drawVotes(moment, c, box, wide)) };
 }

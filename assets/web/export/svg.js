@@ -16,7 +16,7 @@ const NO_XML = /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu;
 const SIGNS = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 
 /** @param {string | number} value */
-const escaped = (value) => String(typeof value === "number" ? Number(value.toFixed(2)) : value)
+const escapeText = (value) => String(typeof value === "number" ? Number(value.toFixed(2)) : value)
   .replace(NO_XML, "\uFFFD").replace(/[&<>"]/g, (sign) => SIGNS[sign]);
 
 /**
@@ -25,11 +25,11 @@ const escaped = (value) => String(typeof value === "number" ? Number(value.toFix
  * @returns {string}
  */
 export function markup([name, attributes, ...parts]) {
-  const given = Object.entries(attributes).filter(([, value]) => value != null)
-    .map(([key, value]) => ` ${key}="${escaped(value)}"`).join("");
+  const attributeText = Object.entries(attributes).filter(([, value]) => value != null)
+    .map(([key, value]) => ` ${key}="${escapeText(value)}"`).join("");
   const inside = parts.filter((part) => part != null)
-    .map((part) => (Array.isArray(part) ? markup(/** @type {Shape} */ (part)) : escaped(part)));
-  return `<${name}${given}>${inside.join("")}</${name}>`;
+    .map((part) => (Array.isArray(part) ? markup(/** @type {Shape} */ (part)) : escapeText(part)));
+  return `<${name}${attributeText}>${inside.join("")}</${name}>`;
 }
 
 /**
@@ -58,12 +58,13 @@ export const drawing = (width, height, ground, title, about, ...parts) => ["svg"
  * @param {number} y of its baseline
  * @param {number} size
  * @param {string} fill
- * @param {string | (Shape | string)[]} said
+ * @param {string | (Shape | string)[]} content
  * @param {Record<string, any>} [more]
  * @returns {Shape}
  */
-export const text = (x, y, size, fill, said, more = {}) =>
-  ["text", { x, y, "font-size": size, fill, ...more }, ...(Array.isArray(said) ? said : [said])];
+export const text = (x, y, size, fill, content, more = {}) =>
+  ["text", { x, y, "font-size": size, fill, ...more },
+    ...(Array.isArray(content) ? content : [content])];
 
 export const BOLD = { "font-weight": "bold" };
 export const END = { "text-anchor": "end" };
@@ -71,16 +72,16 @@ export const MIDDLE = { "text-anchor": "middle" };
 
 /**
  * The lines of a text in a width; words that are wider than a line are broken.
- * @param {string} said
+ * @param {string} content
  * @param {number} width
  * @param {number} size
  * @param {Wide} wide
  * @param {boolean} [bold]
  */
-export function wrap(said, width, size, wide, bold = false) {
+export function wrap(content, width, size, wide, bold = false) {
   const fits = (/** @type {string} */ part) => wide(part.trimEnd(), size, bold) <= width;
   const lines = [];
-  for (const paragraph of said.split("\n")) {
+  for (const paragraph of content.split("\n")) {
     let line = "";
     for (const word of paragraph.match(/\S*\s*/g) ?? []) {
       if (line && !fits(line + word)) {
@@ -104,12 +105,12 @@ export function wrap(said, width, size, wide, bold = false) {
 
 /**
  * As much of a text as there is room for, in one line.
- * @param {string} said
+ * @param {string} content
  * @param {number} width
  * @param {number} size
  * @param {Wide} wide
  */
-export function clipped(said, width, size, wide, bold = false) {
-  const [first, ...more] = wrap(said.slice(0, 400), width - size, size, wide, bold);
-  return more.length || said.length > 400 ? `${first.trimEnd()}…` : first;
+export function clipText(content, width, size, wide, bold = false) {
+  const [first, ...more] = wrap(content.slice(0, 400), width - size, size, wide, bold);
+  return more.length || content.length > 400 ? `${first.trimEnd()}…` : first;
 }

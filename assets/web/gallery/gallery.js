@@ -10,13 +10,13 @@ let list = null;
  * @typedef {object} Entry
  * @property {string} name
  * @property {string} title
- * @property {string} says what there is to see
+ * @property {string} summary what there is to see
  * @property {string} facts models and settings
  * @property {string} command what draws it again
  * @property {string} query the settings, for a link that puts them in place
  * @property {string} page where it is shown: "watch" or "compare"
  */
-/** @typedef {{ text: string, title: string, says: string } | { error: string }} Recorded */
+/** @typedef {{ text: string, title: string, summary: string } | { error: string }} Recorded */
 /** @typedef {{ recorded: (name: string) => Promise<Recorded> }} Server */
 
 /**
@@ -37,16 +37,16 @@ function mount(host, entries, server) {
       shell.turn("compare");
       return;
     }
-    const said = await server.recorded(name)
+    const reply = await server.recorded(name)
       .catch(() => ({ error: "The server did not answer." }));
-    if ("error" in said) shell.tell(said.error);
-    else shell.recorded({ ...said, name }, step);
+    if ("error" in reply) shell.tell(reply.error);
+    else shell.recorded({ ...reply, name }, step);
   }
 
   /** @param {Entry} entry */
   const card = (entry) => h("li.card",
     button("pick", { "data-name": entry.name, onclick: () => choose(entry.name) },
-      h("b", entry.title), h("span", entry.says), h("small", entry.facts)),
+      h("b", entry.title), h("span", entry.summary), h("small", entry.facts)),
     h("details", h("summary", "Draw it again"),
       h("p", "From the command line:"), h("code", entry.command),
       h("p", h("a", { href: `?${entry.query}` }, "Use its settings"),

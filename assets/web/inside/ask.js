@@ -1,7 +1,7 @@
 /* Questions to the server about single texts (components/watch/inside.py). */
 
 /** @typedef {[text: string, logP: number]} Other */
-/** @typedef {[logP: number | null, others: Other[]]} Weighed */
+/** @typedef {[logP: number | null, others: Other[]]} TokenScore */
 /** @typedef {import("../player/player.js").Ask} Ask */
 
 const KEPT = 400; // texts
@@ -15,43 +15,43 @@ const who = [...window.crypto.getRandomValues(new Uint8Array(8))].join("-");
  * @param {Promise<T | { error: string }>} answer
  * @returns {Promise<T>} an error is one sentence
  */
-async function said(answer) {
-  const found = /** @type {any} */ (await answer.catch(() => ({ error: SILENT })));
-  if (!found || found.error) throw new Error(found?.error ?? SILENT);
-  return found;
+async function readReply(answer) {
+  const reply = /** @type {any} */ (await answer.catch(() => ({ error: SILENT })));
+  if (!reply || reply.error) throw new Error(reply?.error ?? SILENT);
+  return reply;
 }
 
 /**
  * What can be asked about the texts of a trace.
  * @param {Ask} ask
  */
-export function asking(ask) {
-  /** @type {Map<string, Weighed[]>} */
+export function scoringClient(ask) {
+  /** @type {Map<string, TokenScore[]>} */
   const known = new Map();
   /** @type {(header: string, ids: number[]) => string} */
   const key = (header, ids) => `${header}/${ids.join()}`;
   return {
-    /** @type {(header: string, ids: number[]) => Weighed[] | undefined} */
+    /** @type {(header: string, ids: number[]) => TokenScore[] | undefined} */
     known: (header, ids) => known.get(key(header, ids)),
     /**
      * What the model thinks of each token of some texts.
      * @param {string} header the trace's first line
      * @param {number[][]} texts
      * @param {number} [top] likely tokens to tell
-     * @returns {Promise<Weighed[][]>}
+     * @returns {Promise<TokenScore[][]>}
      */
-    async weigh(header, texts, top = 3) {
-      const found = await said(ask.weigh({ who, header, texts, top }));
+    async scoreTokens(header, texts, top = 3) {
+      const reply = await readReply(ask.score({ who, header, texts, top }));
       if (known.size > KEPT) known.clear();
-      if (top) texts.forEach((ids, k) => known.set(key(header, ids), found.texts[k]));
-      return found.texts;
+      if (top) texts.forEach((ids, k) => known.set(key(header, ids), reply.texts[k]));
+      return reply.texts;
     },
     /**
      * @param {{ header: string, tokens: number[], cut: number, words: string, ends: boolean,
-     *   seed: number }} asked
+     *   seed: number }} request
      * @returns {Promise<Judged>}
      */
-    rewrite: (asked) => said(ask.rewrite({ who, ...asked })),
+    rewrite: (request) => readReply(ask.rewrite({ who, ...request })),
   };
 }
 
@@ -65,7 +65,7 @@ export function asking(ask) {
  * @property {number} reward
  * @property {number | null} log_prob null for what the model never writes
  * @property {number | null} log_target
- * @property {Weighed[]} weighed
+ * @property {TokenScore[]} scores
  */
 /** @typedef {{ old: Text, new: Text, gain: number | null, log_alpha: number | null,
  *   typed: number }} Judged */

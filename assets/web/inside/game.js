@@ -3,9 +3,9 @@ import { stateOf } from "../player/numbers.js";
 
 /** @typedef {import("../player/parse.js").Chain} Chain */
 /** @typedef {import("../player/parse.js").Header} Header */
-/** @typedef {import("./ask.js").Weighed} Weighed */
-/** @typedef {{ weigh: (header: string, texts: number[][], top?: number) =>
- *   Promise<Weighed[][]> }} Asked */
+/** @typedef {import("./ask.js").TokenScore} TokenScore */
+/** @typedef {{ scoreTokens: (header: string, texts: number[][], top?: number) =>
+ *   Promise<TokenScore[][]> }} Scorer */
 
 const KEY = "qalign-hand";
 const KEPT = 50; // problems
@@ -22,23 +22,23 @@ export const logTarget = ({ sharpness, beta }, logProb, reward) =>
 /**
  * The highest log pi among the states of a chain's first steps, the step that first had it, and
  * how many steps there were.
- * @param {Asked | null} asked
+ * @param {Scorer | null} scorer
  * @param {string} line the trace's first line
  * @param {Header} header
  * @param {Chain} chain
  * @param {number} most steps
  */
-export async function chainsBest(asked, line, header, chain, most) {
-  if (!asked) throw new Error("there is no server.");
+export async function chainsBest(scorer, line, header, chain, most) {
+  if (!scorer) throw new Error("there is no server.");
   const first = chain.stateAt.slice(0, most + 1);
   const states = [...new Set(first.map((_, t) => stateOf(chain, t)))];
-  const weighed = await asked.weigh(line, states.map(({ ids }) => ids), 0);
+  const scores = await scorer.scoreTokens(line, states.map(({ ids }) => ids), 0);
   let best = -Infinity;
   let t = 0;
   states.forEach((state, k) => {
-    const logProb = weighed[k].reduce((sum, [logP]) => sum + (logP ?? -Infinity), 0);
-    const found = logTarget(header, logProb, state.reward);
-    if (found > best) [best, t] = [found, state.t];
+    const logProb = scores[k].reduce((sum, [logP]) => sum + (logP ?? -Infinity), 0);
+    const score = logTarget(header, logProb, state.reward);
+    if (score > best) [best, t] = [score, state.t];
   });
   return { best, t, steps: first.length - 1 };
 }
@@ -61,8 +61,8 @@ function read() {
  * @param {Header} header
  */
 export function bestBefore(header) {
-  const found = read()[nameOf(header)];
-  return Number.isFinite(found) ? found : null;
+  const best = read()[nameOf(header)];
+  return Number.isFinite(best) ? best : null;
 }
 
 /**

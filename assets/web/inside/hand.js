@@ -10,10 +10,10 @@ import { shadedText } from "./shaded.js";
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {import("./ask.js").Judged} Judged */
 /** @typedef {import("./ask.js").Text} Text */
-/** @typedef {import("./ask.js").Weighed} Weighed */
+/** @typedef {import("./ask.js").TokenScore} TokenScore */
 /** @typedef {import("./inside.js").Tools} Tools */
 /** @typedef {{ ids: number[], pieces: string[], finished: boolean, from: string,
- *   weighed?: Weighed[] }} Base */
+ *   scores?: TokenScore[] }} Base */
 
 const MOVES = 30;
 const LONGEST = 2000; // characters, as components/watch/inside.py has it
@@ -24,15 +24,15 @@ const number = (x) => (x === null ? NEVER : fixed(x));
 
 /** @param {Tools} tools */
 export function handTab(tools) {
-  const { asked } = tools;
+  const { client } = tools;
   const text = shadedText("The text. Arrow keys move along it, Enter cuts before a token.", cutAt);
   const from = h("p.from");
   const words = h("textarea.words", { rows: 2, maxlength: LONGEST, spellcheck: "false",
     aria: "Your continuation", placeholder: "your words, or nothing" });
   const modelGoesOn = button("do", { onclick: () => rewrite(false) }, "Let the model continue");
   const endHere = button("do", { onclick: () => rewrite(true) }, "It ends here");
-  const chosen = h("p.small");
-  const said = h("p.said", { role: "status" });
+  const keptNote = h("p.small");
+  const status = h("p.status", { role: "status" });
   const result = h("div.result");
   const game = h("div.game");
   const hint = h("p.hint", "Write a proposal yourself. Press a token to ", term("cut", "cut"),
@@ -41,8 +41,8 @@ export function handTab(tools) {
     h("b", "A ", term("hand"), " is not part of the chain"), ": the ",
     term("alpha", "acceptance probability"),
     " makes up for how often the model proposes a text, not for how often you do.");
-  const nodes = [hint, from, ...text.nodes, chosen,
-    h("div.write", words, h("div.do-row", modelGoesOn, endHere)), said, result, game];
+  const nodes = [hint, from, ...text.nodes, keptNote,
+    h("div.write", words, h("div.do-row", modelGoesOn, endHere)), status, result, game];
   // what is typed is for the words, not for the player
   words.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") event.stopPropagation();
@@ -66,21 +66,21 @@ export function handTab(tools) {
     cut = Math.min(base.ids.length - 1, Math.floor(base.ids.length / 2));
     words.value = "";
     show(result, false);
-    put(said, "");
+    put(status, "");
     paint();
-    if (base.weighed) return;
+    if (base.scores) return;
     const wanted = base;
     const header = tools.header();
-    asked?.weigh(header, [base.ids]).then(([weighed]) => {
+    client?.scoreTokens(header, [base.ids]).then(([scores]) => {
       if (base !== wanted) return;
-      base.weighed = weighed;
+      base.scores = scores;
       paint();
-    }, (error) => put(said, `The models did not answer: ${error.message}`));
+    }, (error) => put(status, `The models did not answer: ${error.message}`));
   }
   function paint() {
     put(from, base.from);
     text.show(base, (k) => (k < cut ? "was-kept" : "was-cut"));
-    put(chosen, cut ? `Kept: the first ${many(cut, "token")}.` : "Nothing is kept.");
+    put(keptNote, cut ? `Kept: the first ${many(cut, "token")}.` : "Nothing is kept.");
   }
   /** @param {number} at */
   function cutAt(at) {
@@ -92,64 +92,65 @@ export function handTab(tools) {
 
   /** @param {boolean} ends */
   async function rewrite(ends) {
-    if (busy || !asked) return;
+    if (busy || !client) return;
     busy = true;
     for (const one of [modelGoesOn, endHere]) set(one, { "aria-disabled": "true" });
-    put(said, "Running the models…");
+    put(status, "Running the models…");
     const wanted = base;
     try {
       seed += 1;
-      const found = await asked.rewrite({ header: tools.header(), tokens: base.ids, cut,
+      const judgement = await client.rewrite({ header: tools.header(), tokens: base.ids, cut,
         words: words.value.trim() || ends ? words.value : "", ends,
         seed: Math.floor(Math.random() * 2 ** 31) + seed });
       if (base !== wanted) return;
-      put(said, "");
-      judge(found);
+      put(status, "");
+      judge(judgement);
     } catch (error) {
-      put(said, `That was not scored: ${/** @type {Error} */ (error).message}`);
+      put(status, `That was not scored: ${/** @type {Error} */ (error).message}`);
     } finally {
       busy = false;
       for (const one of [modelGoesOn, endHere]) one.removeAttribute("aria-disabled");
     }
   }
 
-  /** @param {Judged} found */
-  function judge(found) {
+  /** @param {Judged} judgement */
+  function judge(judgement) {
     const { header } = tools.view().trace;
     const rows = /** @type {[string, string, string][]} */ ([
-      ["Tokens", String(found.old.tokens.length), String(found.new.tokens.length)],
-      ["Answer", answerText(tools.view().trace, found.old.answer),
-        answerText(tools.view().trace, found.new.answer)],
-      ["ln p: how likely the model writes it", number(found.old.log_prob),
-        number(found.new.log_prob)],
-      ["r: its reward", fixed(found.old.reward), fixed(found.new.reward)],
-      ["ln π, up to a constant", number(found.old.log_target), number(found.new.log_target)],
+      ["Tokens", String(judgement.old.tokens.length), String(judgement.new.tokens.length)],
+      ["Answer", answerText(tools.view().trace, judgement.old.answer),
+        answerText(tools.view().trace, judgement.new.answer)],
+      ["ln p: how likely the model writes it", number(judgement.old.log_prob),
+        number(judgement.new.log_prob)],
+      ["r: its reward", fixed(judgement.old.reward), fixed(judgement.new.reward)],
+      ["ln π, up to a constant", number(judgement.old.log_target),
+        number(judgement.new.log_target)],
     ]);
-    const alpha = found.log_alpha === null ? 0 : Math.exp(found.log_alpha);
-    const gain = found.gain === null
+    const alpha = judgement.log_alpha === null ? 0 : Math.exp(judgement.log_alpha);
+    const gain = judgement.gain === null
       ? "The model, as sampled, never writes this text: under the target it has no weight at all."
-      : `ln π(y′) − ln π(y) = ${signed(found.gain)}: the target gives your text `
-        + `${found.gain >= 0 ? brief(Math.exp(Math.min(found.gain, 700))) : `1/${
-          brief(Math.exp(Math.min(-found.gain, 700)))}`} times the weight of the old one.`;
+      : `ln π(y′) − ln π(y) = ${signed(judgement.gain)}: the target gives your text `
+        + `${judgement.gain >= 0 ? brief(Math.exp(Math.min(judgement.gain, 700))) : `1/${
+          brief(Math.exp(Math.min(-judgement.gain, 700)))}`} times the weight of the old one.`;
     const would = `Had the model proposed it, the rule would accept it with probability α = ${
       alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). The model’s own `
       + "probability of the text is not in α: it already decides how often the model proposes it.";
-    const shown = shadedText("Your text, token by token. Arrow keys move along it.");
-    shown.show({ ...found.new }, (k) => (k < cut ? "was-kept" : k < cut + found.typed ? "typed"
-      : ""));
+    const newText = shadedText("Your text, token by token. Arrow keys move along it.");
+    newText.show({ ...judgement.new }, (k) =>
+      (k < cut ? "was-kept" : k < cut + judgement.typed ? "typed" : ""));
     const go = button("link", { "data-key": "mine", onclick: () => {
       mine = true;
-      const { tokens, pieces, finished, weighed } = found.new;
-      start({ ids: tokens, pieces, finished, weighed, from: "Your text." });
+      const { tokens, pieces, finished, scores } = judgement.new;
+      start({ ids: tokens, pieces, finished, scores, from: "Your text." });
     } }, "Continue from my text");
     const table = h("table", h("thead", h("tr", ...["", "Before", "Yours"].map((head) =>
       h("th", { scope: "col" }, head)))), h("tbody", ...rows.map(([name, ...cells]) =>
       h("tr", h("th", { scope: "row" }, name), ...cells.map((cell) => h("td", cell))))));
     show(result, true);
-    swap(result, ...shown.nodes, h("div.scroll", { tabindex: 0, role: "region",
+    swap(result, ...newText.nodes, h("div.scroll", { tabindex: 0, role: "region",
       aria: "Before and yours" }, table), h("p.gain", h("b", gain)), h("p", would,
       " The chain neither includes nor counts this rewrite."), h("p", go, " ", ...back()));
-    if (played) move(found);
+    if (played) move(judgement);
   }
   /** A way back to the chain's text. */
   const back = () => (mine && !played ? [button("link", { "data-key": "back", onclick: () => {
@@ -171,8 +172,8 @@ export function handTab(tools) {
     const view = tools.view();
     swap(game, h("p", { role: "status" }, "Asking the model about the chain’s texts…"));
     try {
-      const found = await chainsBest(asked, tools.header(), view.trace.header, view.chain, MOVES);
-      played = { chain: found.best, step: found.t, of: found.steps, best: null, moves: 0 };
+      const best = await chainsBest(client, tools.header(), view.trace.header, view.chain, MOVES);
+      played = { chain: best.best, step: best.t, of: best.steps, best: null, moves: 0 };
       mine = true;
       const { ids, pieces, finished } = view.chain.steps[0];
       start({ ids, pieces, finished, from: "The first draft, from which the chain began." });
@@ -182,13 +183,13 @@ export function handTab(tools) {
         button("link", { "data-key": "play", onclick: begin }, "Try again")));
     }
   }
-  /** @param {Judged} found */
-  function move(found) {
+  /** @param {Judged} judgement */
+  function move(judgement) {
     if (!played || played.moves >= MOVES) return;
     const { header } = tools.view().trace;
     played.moves += 1;
-    const mineNow = found.new.log_prob === null ? null
-      : logTarget(header, found.new.log_prob, found.new.reward);
+    const mineNow = judgement.new.log_prob === null ? null
+      : logTarget(header, judgement.new.log_prob, judgement.new.reward);
     if (mineNow !== null && (played.best === null || mineNow > played.best)) played.best = mineNow;
     if (played.best !== null) keepBest(header, played.best);
     tell();
@@ -218,7 +219,7 @@ export function handTab(tools) {
     const step = stateOf(chain, seen);
     const { ids, pieces, finished } = step;
     start({ ids, pieces, finished, from: `The chain’s text after step ${seen}.`,
-      weighed: asked?.known(tools.header(), ids) });
+      scores: client?.known(tools.header(), ids) });
   }
 
   return {

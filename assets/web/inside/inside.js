@@ -1,5 +1,5 @@
 /* What is behind the player's tabs, fetched when the first of them is opened. */
-import { asking } from "./ask.js";
+import { scoringClient } from "./ask.js";
 import { handTab } from "./hand.js";
 import { river } from "./river.js";
 import { drawLineage, drawTable } from "./tabs.js";
@@ -16,7 +16,7 @@ import { prefixTree, writers } from "./tree.js";
  * @property {() => string} header the first line of the trace
  * @property {import("../player/player.js").Ask} [ask]
  */
-/** @typedef {Asks & { asked: ReturnType<typeof asking> | null }} Tools */
+/** @typedef {Asks & { client: ReturnType<typeof scoringClient> | null }} Tools */
 
 /**
  * The player's own tabs, by their names: each a function from the view to its nodes.
@@ -24,7 +24,7 @@ import { prefixTree, writers } from "./tree.js";
  * @returns {Record<string, (view: View) => Node[]>}
  */
 function tabsOf(asks) {
-  const tools = { ...asks, asked: asks.ask ? asking(asks.ask) : null };
+  const tools = { ...asks, client: asks.ask ? scoringClient(asks.ask) : null };
   return {
     tree: river(tools).draw,
     tokens: tokensTab(tools).draw,

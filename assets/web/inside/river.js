@@ -24,7 +24,7 @@ import {
 /** @typedef {import("./tree.js").Branch} Branch */
 /** @typedef {import("./tree.js").Tree} Tree */
 /** @typedef {import("./inside.js").Tools} Tools */
-/** @typedef {{ left: number, right: number, y: number, half: number, branch: Branch }} Drawn */
+/** @typedef {{ left: number, right: number, y: number, half: number, branch: Branch }} Strip */
 /** @typedef {{ x: number, to: number, y: number }} Box */
 
 const HIGH = 520; // pixels of the window on the tree, at the most
@@ -44,7 +44,7 @@ const COLOURS = ["yes", "no", "ink", "soft", "card", "a0", "a1", "a2", "a3", "a4
  * @param {string} text
  * @param {number} room in pixels
  */
-function folded(text, room) {
+function foldText(text, room) {
   const letters = Math.floor(room / LETTER);
   if (text.length > letters && letters < FEWEST) return "";
   return text.length > letters ? `${text.slice(0, letters - 1).trimEnd()}…` : text;
@@ -61,7 +61,7 @@ export function river(tools) {
     aria: "Tree of texts. Arrow keys move along its branches, Enter goes to the first step of one, "
       + "plus and minus change its size." }, room);
   const spoken = h("p.hidden", { "aria-live": "polite" });
-  const told = h("div.river-told");
+  const branchNote = h("div.river-branch");
   const sizes = h("div.river-sizes",
     button("button", { title: "Smaller", onclick: () => zoom(1 / ZOOM) }, "−"),
     button("link", { onclick: () => whole() }, "Whole tree"),
@@ -73,22 +73,22 @@ export function river(tools) {
       + "spent on texts that begin this way: dark up to this step, pale after it. Dashed lines are "
       + "proposals that were ", term("rejected"), ". Press a branch to go to its steps; pinch to "
       + "see it larger.");
-  const nodes = [hint, sizes, window_, told, spoken, table];
+  const nodes = [hint, sizes, window_, branchNote, spoken, table];
 
   /** @type {Tree} */
   let tree;
   /** @type {View} */
   let view;
   /** @type {Branch | null} */
-  let chosen = null;
+  let selected = null;
   /** @type {Branch | null} */
   let under = null; // the pointer
   let unit = 1;
   let row = ROW;
   let scale = 1; // of lengths, not of letters
   let size = { width: 0, height: 0, above: 0 };
-  /** @type {Drawn[]} */
-  let drawn = [];
+  /** @type {Strip[]} */
+  let strips = [];
   let frame = 0;
   let fits = true; // it is shown as a whole, and stays so while it grows
   let high = HIGH;
@@ -117,7 +117,7 @@ export function river(tools) {
   /** @param {number} by */
   function zoom(by, x = wide() / 2, y = high / 2) {
     const least = rowThatFits(tree, unit, HIGH);
-    const at = drawn.reduce((/** @type {Drawn | null} */ best, one) =>
+    const at = strips.reduce((/** @type {Strip | null} */ best, one) =>
       (!best || Math.abs(one.y - y) < Math.abs(best.y - y) ? one : best), null);
     const along = (window_.scrollLeft + x) / scale;
     const next = Math.min(LARGEST, Math.max(least, row * by));
@@ -157,12 +157,12 @@ export function river(tools) {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, high);
     pen.font = `12px ${styles.fontFamily}`;
-    drawn = [];
+    strips = [];
     const here = new Set();
     const at = tree.ends.get(view.chain)?.[view.chain.stateAt[view.seen]];
     for (let node = at ?? null; node; node = node.parent) here.add(node);
     const top = size.above - window_.scrollTop;
-    /** @type {Drawn[]} */
+    /** @type {Strip[]} */
     const path = [];
     const waiting = [tree.root];
     for (let node = waiting.pop(); node; node = waiting.pop()) {
@@ -172,15 +172,15 @@ export function river(tools) {
       const [x0, x1] = [left(node), right(node)];
       if (x0 > width + GAP) continue;
       const y = place.y + top;
-      drawn.push({ left: x0, right: x1, y, half: thick / 2, branch: node });
+      strips.push({ left: x0, right: x1, y, half: thick / 2, branch: node });
       stretch(pen, colour, node, here.has(node), x0, y, x1, y);
-      if (node === chosen || node === under) {
-        pen.globalAlpha = node === chosen ? 1 : 0.55;
+      if (node === selected || node === under) {
+        pen.globalAlpha = node === selected ? 1 : 0.55;
         pen.strokeStyle = colour.ink;
         pen.lineWidth = 1.5;
         pen.strokeRect(x0 - 2, y - thick / 2 - 3, x1 - x0 + 4, thick + 6);
       }
-      if (here.has(node)) path.push(drawn[drawn.length - 1]);
+      if (here.has(node)) path.push(strips[strips.length - 1]);
       if (place.bottom - place.top < DETAIL && node.children.length) continue;
       let from = y - thick / 2;
       for (const child of node.children) {
@@ -193,10 +193,10 @@ export function river(tools) {
     }
     pen.globalAlpha = 1;
     // where there is no room for all words, those of the wider branches stay
-    const others = drawn.filter(({ branch }) => !here.has(branch)).sort((a, b) => b.half - a.half);
+    const others = strips.filter(({ branch }) => !here.has(branch)).sort((a, b) => b.half - a.half);
     /** @type {Box[]} */
-    const taken = [];
-    for (const one of [...path, ...others]) write(pen, colour, one, here.has(one.branch), taken);
+    const boxes = [];
+    for (const one of [...path, ...others]) write(pen, colour, one, here.has(one.branch), boxes);
   }
 
   /**
@@ -243,26 +243,26 @@ export function river(tools) {
    * The words of a branch, and the vote of a text that ends there.
    * @param {CanvasRenderingContext2D} pen
    * @param {Record<string, string>} colour
-   * @param {Drawn} one
+   * @param {Strip} one
    * @param {boolean} here
-   * @param {Box[]} taken by other words
+   * @param {Box[]} boxes by other words
    */
-  function write(pen, colour, { left: x0, right: x1, y, half, branch: node }, here, taken) {
+  function write(pen, colour, { left: x0, right: x1, y, half, branch: node }, here, boxes) {
     const rows = node.place.bottom - node.place.top;
     const pale = isRejected(node);
     const inside = 2 * half >= READABLE;
     /** @type {(text: string, x: number, line: number, ink: string) => void} */
     const say = (text, x, line, ink) => {
       const box = { x, y: line, to: x + LETTER * text.length };
-      if (!text || taken.some((other) => Math.abs(other.y - line) < 11 && other.x < box.to
+      if (!text || boxes.some((other) => Math.abs(other.y - line) < 11 && other.x < box.to
         && box.x < other.to)) return;
-      taken.push(box);
+      boxes.push(box);
       pen.fillStyle = ink;
       pen.fillText(text, x, line);
     };
     if (inside || rows >= READABLE) {
       const from = Math.max(x0, 4) + 4; // what is in view of a long one
-      const text = folded(textOf(node).trim(), Math.min(x1, wide()) - from);
+      const text = foldText(textOf(node).trim(), Math.min(x1, wide()) - from);
       const dark = here && unit * node.now >= READABLE;
       say(text, from, inside ? y + 4 : y - half - 3,
         pale ? colour.soft : dark ? colour.card : colour.ink);
@@ -299,11 +299,11 @@ export function river(tools) {
     return { x: (clientX - box.left) / grown, y: (clientY - box.top) / grown };
   }
   /** @param {MouseEvent} event */
-  function found(event) {
+  function branchAt(event) {
     const { x, y } = spot(event);
     let best = null;
     let near = Infinity;
-    for (const one of drawn) {
+    for (const one of strips) {
       const off = Math.max(0, Math.abs(y - one.y) - one.half);
       const beside = x < one.left - GAP / 2 || x > one.right + GAP / 2;
       if (beside || off > REACH || off >= near) continue;
@@ -319,7 +319,7 @@ export function river(tools) {
    * @param {boolean} go
    */
   function choose(node, go) {
-    chosen = node;
+    selected = node;
     const [first] = stepsOf(node);
     if (go) tools.go(first[1], first[0].id);
     tell();
@@ -327,9 +327,9 @@ export function river(tools) {
   }
 
   function tell() {
-    show(told, chosen);
-    if (!chosen) return;
-    const { from, to, step, time, rejected, leaf } = chosen;
+    show(branchNote, selected);
+    if (!selected) return;
+    const { from, to, step, time, rejected, leaf } = selected;
     const before = visible(step.pieces.slice(0, from).join(""));
     const lead = before.length > LEAD ? `…${before.slice(-LEAD)}` : before;
     const passed = `${many(time, "state")} of ${tree.states} (${percent(time / tree.states)})`;
@@ -337,11 +337,11 @@ export function river(tools) {
     const where = to > from ? `Tokens ${from + 1} to ${to}` : `After token ${to}`;
     const vote = leaf ? `; it answers ${answerText(view.trace, step.answer)}, `
       + `reward ${fixed(step.reward)}` : "";
-    put(spoken, `${where}: ${textOf(chosen)}. ${passed}${lost}${vote}.`);
+    put(spoken, `${where}: ${textOf(selected)}. ${passed}${lost}${vote}.`);
     const own = h("b", visible(step.pieces.slice(from, to).join("")));
     const text = { tabindex: 0, role: "group", aria: "Text of the branch", "data-key": "text" };
-    swap(told, h("p.river-text", text, lead, own),
-      h("p", `${where}: ${passed}${lost}${vote}.`), ...stepsLine(chosen));
+    swap(branchNote, h("p.river-text", text, lead, own),
+      h("p", `${where}: ${passed}${lost}${vote}.`), ...stepsLine(selected));
   }
 
   /** @param {Branch} node */
@@ -352,8 +352,8 @@ export function river(tools) {
       if (!steps.length) return [];
       const next = steps.find((t) => t > view.t || chain !== view.chain) ?? steps[0];
       const of = view.trace.chains.length > 1 ? ` of chain ${chain.id + 1}` : "";
-      const said = ranges(steps);
-      const some = said.length > 160 ? `${said.slice(0, 160).replace(/,[^,]*$/, "")} …` : said;
+      const spans = ranges(steps);
+      const some = spans.length > 160 ? `${spans.slice(0, 160).replace(/,[^,]*$/, "")} …` : spans;
       return [h("p", `Proposed at ${steps.length > 1 ? "steps" : "step"} ${some}${of}. `,
         button("link", { "data-key": `to-${chain.id}`, onclick: () => tools.go(next, chain.id) },
           `Go to step ${next}`))];
@@ -366,16 +366,16 @@ export function river(tools) {
    */
   function again(node) {
     const [[chain, t]] = stepsOf(node);
-    let found = tree.ends.get(chain)?.[t] ?? null;
-    while (found && found.from > node.from) found = found.parent;
-    return found;
+    let branch = tree.ends.get(chain)?.[t] ?? null;
+    while (branch && branch.from > node.from) branch = branch.parent;
+    return branch;
   }
 
   function drawTable() {
     if (!table.open || !tree) return;
     const states = tree.leaves.filter((leaf) => leaf.time).sort((a, b) => b.time - a.time);
-    const shown = states.slice(0, ROWS);
-    const rows = shown.map((leaf) => {
+    const listed = states.slice(0, ROWS);
+    const rows = listed.map((leaf) => {
       const [[chain, t]] = leaf.proposals;
       const { from, step, time, rejected } = leaf;
       return h("tr", h("td.words", from ? "… " : "", textOf(leaf)), h("td", from),
@@ -388,9 +388,9 @@ export function river(tools) {
       "Share", "Times rejected", "First at step"].map((name) => h("th", { scope: "col" }, name));
     const lost = tree.leaves.length - states.length;
     const more = states.length > ROWS ? `The ${ROWS} with most states; ` : "";
-    const said = `${more}${many(states.length, "text")} were states, ${many(lost, "other")} only `
-      + "proposed.";
-    swap(table, h("summary", "The same as a table"), h("p.hint", said),
+    const summary = `${more}${many(states.length, "text")} were states, ${many(lost, "other")} `
+      + "only proposed.";
+    swap(table, h("summary", "The same as a table"), h("p.hint", summary),
       h("div.scroll", { tabindex: 0, role: "region", aria: "Texts", "data-key": "texts" },
         h("table", h("thead", h("tr", ...heads)), h("tbody", ...rows))));
   }
@@ -427,7 +427,7 @@ export function river(tools) {
     const { key, ctrlKey, metaKey, altKey } = event;
     if (ctrlKey || metaKey || altKey) return;
     if (Object.hasOwn(along, key)) {
-      const next = chosen || key === "Enter" ? along[key](chosen ?? tree.root) : tree.root;
+      const next = selected || key === "Enter" ? along[key](selected ?? tree.root) : tree.root;
       choose(next, key === "Enter");
       reveal(next);
     } else if (Object.hasOwn(sizing, key)) sizing[key]();
@@ -470,7 +470,7 @@ export function river(tools) {
       if (held.moved) window_.scrollBy(-movementX, -movementY);
       return;
     }
-    const now = found(event);
+    const now = branchAt(event);
     if (now === under) return;
     under = now;
     canvas.style.cursor = under ? "pointer" : "";
@@ -478,7 +478,7 @@ export function river(tools) {
     soon();
   });
   canvas.addEventListener("click", (event) => {
-    const node = held?.moved ? null : found(event);
+    const node = held?.moved ? null : branchAt(event);
     held = null;
     if (node) choose(node, true);
   });
@@ -492,7 +492,7 @@ export function river(tools) {
       // all chains are in it, whichever is looked at
       if (isNew(`${run.split("/")[0]}/${trace.version}/${burnIn}/${tools.width()}`)) {
         tree = prefixTree(trace.chains, burnIn);
-        chosen = chosen && again(chosen);
+        selected = selected && again(selected);
         under = null;
         window.queueMicrotask(() => {
           if (fits) whole();

@@ -4,12 +4,12 @@ import { put, set } from "../dom.js";
 import { chart, h, label, rule, s } from "../player/drawing.js";
 import { fixed, percent, px, visible } from "../player/words.js";
 
-/** @typedef {import("./ask.js").Weighed} Weighed */
+/** @typedef {import("./ask.js").TokenScore} TokenScore */
 /**
- * @typedef {object} Shown
+ * @typedef {object} ShadedText
  * @property {string[]} pieces
  * @property {boolean} finished
- * @property {Weighed[]} [weighed] once it is known
+ * @property {TokenScore[]} [scores] once it is known
  */
 
 const MOST = 5; // bits; no token is shaded darker, or its bar higher
@@ -17,7 +17,7 @@ const DARKEST = 42; // percent of the colour, on which words can still be read
 const HIGH = 76;
 const BAR = 14;
 
-/** How surprising a token is, in bits: 0 if it was certain. @param {Weighed} weighed */
+/** How surprising a token is, in bits: 0 if it was certain. @param {TokenScore} score */
 export const bits = ([logP]) => (logP === null ? Infinity : Math.max(0, -logP / Math.LN2));
 
 /** A probability in words. @param {number | null} logP */
@@ -34,13 +34,13 @@ const quoted = (piece) => `“${visible(piece).replaceAll("\n", "↵")}”`;
 
 /**
  * What the model thinks of a token, in a sentence or two.
- * @param {Shown} text
+ * @param {ShadedText} text
  * @param {number} at
  */
-export function opinion({ pieces, weighed }, at) {
+export function opinion({ pieces, scores }, at) {
   const where = `${quoted(pieces[at])}, token ${at + 1} of ${pieces.length}`;
-  if (!weighed) return `${where}.`;
-  const [logP, others] = weighed[at];
+  if (!scores) return `${where}.`;
+  const [logP, others] = scores[at];
   const likeliest = others.map(([piece, p]) => `${quoted(piece)} ${share(p)}`).join(", ");
   const how = logP === null ? "the model, as sampled, never writes it here" : share(logP);
   return `${where}: ${how}.${likeliest ? ` Likeliest here: ${likeliest}.` : ""}`;
@@ -52,9 +52,9 @@ export function opinion({ pieces, weighed }, at) {
  */
 export function shadedText(aria, press) {
   const text = h("p.shaded", { role: "group", aria, "data-key": "shaded" });
-  const told = h("p.opinion", { "aria-live": "polite" });
-  /** @type {Shown} */
-  let shown = { pieces: [], finished: false };
+  const opinionLine = h("p.opinion", { "aria-live": "polite" });
+  /** @type {ShadedText} */
+  let current = { pieces: [], finished: false };
   const at = (/** @type {EventTarget | null} */ target) => {
     const token = /** @type {HTMLElement | null} */ (
       /** @type {Element} */ (target).closest?.("[data-at]"));
@@ -62,7 +62,7 @@ export function shadedText(aria, press) {
   };
   /** @param {number} k */
   function tell(k) {
-    if (k >= 0) put(told, opinion(shown, k));
+    if (k >= 0) put(opinionLine, opinion(current, k));
   }
   /** @param {number} k */
   function reach(k) {
@@ -87,16 +87,16 @@ export function shadedText(aria, press) {
     if (key === "ArrowRight") reach(k + 1);
     else if (key === "ArrowLeft") reach(k - 1);
     else if (key === "Home") reach(0);
-    else if (key === "End") reach(shown.pieces.length - 1);
+    else if (key === "End") reach(current.pieces.length - 1);
     else if ((key === "Enter" || key === " ") && press) press(k);
     else return;
     event.preventDefault();
     event.stopPropagation();
   });
   return {
-    nodes: [text, told],
+    nodes: [text, opinionLine],
     /**
-     * @param {Shown} next
+     * @param {ShadedText} next
      * @param {(at: number) => string} [kindOf] a further class of a token
      */
     show(next, kindOf = () => "") {
@@ -104,31 +104,31 @@ export function shadedText(aria, press) {
       const active = Math.max(0, [...text.children].findIndex((token) =>
         token === document.activeElement));
       const held = text.contains(document.activeElement);
-      shown = next;
+      current = next;
       text.replaceChildren(...next.pieces.map((piece, k) => {
-        const found = next.weighed ? Math.min(MOST, bits(next.weighed[k])) / MOST : 0;
+        const darkness = next.scores ? Math.min(MOST, bits(next.scores[k])) / MOST : 0;
         const kind = next.finished && k === last ? ".eos" : "";
         return h(`span.tok.shade${kind}.${kindOf(k)}`, {
           "data-at": k,
           tabindex: k === Math.min(active, last) ? 0 : -1,
           role: press && "button",
-          style: `--k:${px(DARKEST * found)}%`,
+          style: `--k:${px(DARKEST * darkness)}%`,
         }, visible(piece));
       }));
       if (held) reach(Math.min(active, last));
-      else put(told, "");
+      else put(opinionLine, "");
     },
   };
 }
 
 /**
  * A bar for each token, as high as the token is surprising, with the cut.
- * @param {Shown} text
+ * @param {ShadedText} text
  * @param {number} cut tokens that were kept
  * @param {number} first the first token that is another one than before; -1 if none is
  * @param {number} width
  */
-export function surprise({ weighed = [], pieces }, cut, first, width) {
+export function surprise({ scores = [], pieces }, cut, first, width) {
   const left = 34;
   const room = width - left - 8;
   const step = Math.min(BAR, room / pieces.length);
@@ -136,7 +136,7 @@ export function surprise({ weighed = [], pieces }, cut, first, width) {
   const y = (/** @type {number} */ v) => bottom - ((bottom - 8) * Math.min(MOST, v)) / MOST;
   const x = (/** @type {number} */ k) => left + step * k;
   const bars = (/** @type {number} */ from, /** @type {number} */ to) =>
-    weighed.slice(from, to).map((one, k) =>
+    scores.slice(from, to).map((one, k) =>
       `M${px(x(from + k) + 0.5)} ${bottom}V${px(y(bits(one)) - 0.8)}h${px(Math.max(1, step - 1))}`
         + `V${bottom}Z`).join("");
   const end = x(pieces.length);

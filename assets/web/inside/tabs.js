@@ -46,16 +46,16 @@ export function drawTable({ trace, chain, seen: t }, seek) {
   const rows = chain.steps.slice(from, t + 1).map((x) => {
     const q = quantities(x, trace.header.beta);
     const [u, alpha] = pair(q.u, q.alpha);
-    const drawn = x.t > 0;
+    const isProposal = x.t > 0;
     const verdict = (x.accepted ? "✓ accepted" : "✕ rejected") + (x.changed ? "" : ", same text");
     const cells = [
-      drawn ? `${x.index} of ${x.oldLength}` : "–",
+      isProposal ? `${x.index} of ${x.oldLength}` : "–",
       x.ids.length,
       fixed(x.oldReward),
       fixed(x.reward),
-      drawn ? alpha : "–",
-      drawn ? u : "–",
-      drawn ? verdict : "first draft",
+      isProposal ? alpha : "–",
+      isProposal ? u : "–",
+      isProposal ? verdict : "first draft",
       answerText(trace, x.answer),
     ];
     return h("tr", { "aria-current": x.t === t && "true" },

@@ -6,7 +6,7 @@ import { bits, shadedText, share, surprise } from "./shaded.js";
 
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {import("../player/parse.js").Step} Step */
-/** @typedef {import("./ask.js").Weighed} Weighed */
+/** @typedef {import("./ask.js").TokenScore} TokenScore */
 /** @typedef {import("./inside.js").Tools} Tools */
 
 const REST = 250; // ms that a step must stay before the server is asked about it
@@ -14,10 +14,10 @@ const REST = 250; // ms that a step must stay before the server is asked about i
 /**
  * Where the cut fell and where the new text parts from the old, beside what the model expected.
  * @param {Step} step
- * @param {Weighed[]} weighed of its proposal
+ * @param {TokenScore[]} scores of its proposal
  */
-export function cutSaid({ t, index, first, ids, finished }, weighed) {
-  const mean = weighed.reduce((sum, one) => sum + bits(one), 0) / ids.length;
+export function describeCut({ t, index, first, ids, finished }, scores) {
+  const mean = scores.reduce((sum, one) => sum + bits(one), 0) / ids.length;
   const whole = `On average a token is worth ${mean.toFixed(2)} bits of surprise.`;
   if (t === 0) return `The first draft. ${whole}`;
   const end = finished && first === ids.length - 1 ? " (the end)" : "";
@@ -25,20 +25,20 @@ export function cutSaid({ t, index, first, ids, finished }, weighed) {
   if (first < 0) return `${where}, and the model wrote the same text again. ${whole}`;
   const parts = first === index ? "right there" : `first at token ${first + 1}${end}`;
   return `${where}; the new text differs ${parts}, with a token of probability `
-    + `${share(weighed[first][0])}. ${whole}`;
+    + `${share(scores[first][0])}. ${whole}`;
 }
 
 /** @param {Tools} tools */
 export function tokensTab(tools) {
-  const { asked } = tools;
+  const { client } = tools;
   const text = shadedText("The proposal, token by token. Arrow keys move along it.");
   const strip = h("div.surprise");
-  const said = h("p.hint");
+  const cutNote = h("p.hint");
   const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
     + "it ", term("surprise", "surprised"), " the model. Point at one to see the alternatives. "
     + "With the move `suffix`, cuts are uniform, whatever the model expects. But where it is sure, "
     + "it usually repeats the text, so most texts diverge where it is not.");
-  const nodes = [hint, ...text.nodes, strip, said];
+  const nodes = [hint, ...text.nodes, strip, cutNote];
   const isNew = differs();
   let waiting = 0;
   /** @type {Step | null} */
@@ -46,12 +46,12 @@ export function tokensTab(tools) {
 
   /** @param {Step} step */
   function show(step) {
-    const weighed = asked?.known(tools.header(), step.ids);
-    const shown = { ...step, weighed };
-    text.show(shown, (k) => (k < step.index ? "was-kept" : ""));
-    swap(strip, ...(weighed
-      ? [surprise(shown, step.t ? step.index : -1, step.first, tools.width() - 40)] : []));
-    if (weighed) put(said, cutSaid(step, weighed));
+    const scores = client?.known(tools.header(), step.ids);
+    const scoredText = { ...step, scores };
+    text.show(scoredText, (k) => (k < step.index ? "was-kept" : ""));
+    swap(strip, ...(scores
+      ? [surprise(scoredText, step.t ? step.index : -1, step.first, tools.width() - 40)] : []));
+    if (scores) put(cutNote, describeCut(step, scores));
   }
 
   return {
@@ -63,19 +63,19 @@ export function tokensTab(tools) {
       if (step === wanted) return nodes; // at another width
       window.clearTimeout(waiting);
       wanted = null;
-      if (asked?.known(tools.header(), step.ids)) return nodes;
+      if (client?.known(tools.header(), step.ids)) return nodes;
       wanted = step;
-      put(said, "Asking the model…");
+      put(cutNote, "Asking the model…");
       waiting = window.setTimeout(async () => {
         let sentence = "";
         try {
-          await asked?.weigh(tools.header(), [step.ids]);
+          await client?.scoreTokens(tools.header(), [step.ids]);
         } catch (error) {
           sentence = `The tokens cannot be shaded: ${/** @type {Error} */ (error).message}`;
         }
         if (wanted !== step) return; // another step is shown by now
         wanted = null;
-        if (sentence) put(said, sentence);
+        if (sentence) put(cutNote, sentence);
         else show(step);
       }, REST);
       return nodes;

@@ -15,7 +15,7 @@ import { listed, visible } from "../player/words.js";
  * @property {Branch[]} children in the order in which they came; `next`, and what ends here
  * @property {Branch | null} parent
  * @property {boolean} leaf a text ends here
- * @property {boolean} taken a text that was accepted goes through it
+ * @property {boolean} isAccepted a text that was accepted goes through it
  * @property {[Chain, number][]} proposals that end here
  * @property {number} time states whose texts go through it
  * @property {number} now those of them up to the position
@@ -80,7 +80,7 @@ export function writers(chain, t) {
  * @returns {Branch}
  */
 const branch = (chain, step, from, to, parent) => ({
-  from, to, step, chain, parent, next: new Map(), children: [], leaf: false, taken: false,
+  from, to, step, chain, parent, next: new Map(), children: [], leaf: false, isAccepted: false,
   proposals: [], time: 0, now: 0, rejected: 0,
   place: { left: 0, right: 0, y: 0, top: 0, bottom: 0 },
 });
@@ -102,9 +102,9 @@ function insert(root, chain, step) {
     if (at === ids.length) return node;
     const child = node.next.get(ids[at]);
     if (!child) {
-      const made = branch(chain, step, at, ids.length, node);
-      node.next.set(ids[at], made);
-      return made;
+      const child = branch(chain, step, at, ids.length, node);
+      node.next.set(ids[at], child);
+      return child;
     }
     node = child;
   }
@@ -156,15 +156,15 @@ export function prefixTree(chains, burnIn = 0) {
       at[k].time += 1;
     });
     for (const { t, accepted } of chain.steps) {
-      if (accepted) at[t].taken = true;
+      if (accepted) at[t].isAccepted = true;
       else at[t].rejected += 1;
     }
   }
-  for (const { parent, time, rejected, taken } of nodes.slice().reverse()) {
+  for (const { parent, time, rejected, isAccepted } of nodes.slice().reverse()) {
     if (!parent) break;
     parent.time += time;
     parent.rejected += rejected;
-    parent.taken ||= taken;
+    parent.isAccepted ||= isAccepted;
   }
   return { root, nodes, leaves, ends, states };
 }
@@ -220,7 +220,7 @@ export function textOf(node) {
 }
 
 /** @param {Branch} node */
-export const isRejected = (node) => !node.taken;
+export const isRejected = (node) => !node.isAccepted;
 
 /**
  * How wide a state is drawn.
@@ -314,13 +314,13 @@ export function pinch(before, now) {
  */
 export function stepsOf(node) {
   /** @type {[Chain, number][]} */
-  const found = [];
+  const proposals = [];
   const waiting = [node];
   for (let one = waiting.pop(); one; one = waiting.pop()) {
-    found.push(...one.proposals);
+    proposals.push(...one.proposals);
     waiting.push(...one.children);
   }
-  return found.sort(([a, t], [b, u]) => a.id - b.id || t - u);
+  return proposals.sort(([a, t], [b, u]) => a.id - b.id || t - u);
 }
 
 /**
@@ -329,11 +329,11 @@ export function stepsOf(node) {
  */
 export function ranges(steps) {
   /** @type {[number, number][]} */
-  const found = [];
+  const spans = [];
   for (const t of steps) {
-    const last = found[found.length - 1];
+    const last = spans[spans.length - 1];
     if (last && t === last[1] + 1) last[1] = t;
-    else found.push([t, t]);
+    else spans.push([t, t]);
   }
-  return listed(found.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)));
+  return listed(spans.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)));
 }

@@ -6,7 +6,7 @@ const { h } = builder("lab-");
 
 /** @typedef {string | [name: string, attributes: Record<string, string>, ...parts: any[]]} Words */
 /** @typedef {{ drawing: string, table: Words }} Figure the drawing is plotly's, as JSON */
-/** @typedef {{ told: Words[], figures: Figure[] }} View */
+/** @typedef {{ words: Words[], figures: Figure[] }} View */
 
 // plotly.js would name clip paths and patterns by the page's address, which changes with the
 // settings: then they are not found. A plot that is to be exported names them by their ids alone.
@@ -76,20 +76,20 @@ function figure(section) {
  * A section's view in its element.
  * @param {HTMLElement} element Gradio's, with places for the words and for each figure
  * @param {{ value: string, plotly: string }} props
- * @param {(name: string, told: () => void) => void} watch
+ * @param {(name: string, onChange: () => void) => void} watch
  */
 function mount(element, props, watch) {
   // without Gradio's module of it, plotly.js is in the page's head
   plotly ??= props.plotly
     ? import(new URL(props.plotly, document.baseURI).href)
     : Promise.resolve();
-  const told = /** @type {Element} */ (element.querySelector(".lab-told"));
+  const wordsPlace = /** @type {Element} */ (element.querySelector(".lab-words"));
   const figures = [...element.querySelectorAll(".lab-figure")].map(figure);
   function show() {
     if (!props.value) return;
     /** @type {View} */
     const view = JSON.parse(props.value);
-    told.replaceChildren(...view.told.map(nodeOf));
+    wordsPlace.replaceChildren(...view.words.map(nodeOf));
     view.figures.forEach(({ table }, k) => figures[k].tell(table));
     view.figures.forEach(({ drawing }, k) => figures[k].draw(drawing));
   }
@@ -104,7 +104,7 @@ const ANCHOR = "#lab-section-";
  * @param {string} selector
  * @returns {Promise<HTMLElement>}
  */
-function found(selector) {
+function waitFor(selector) {
   const now = /** @type {HTMLElement | null} */ (document.querySelector(selector));
   if (now) return Promise.resolve(now);
   return new Promise((done) => {
@@ -123,11 +123,11 @@ function found(selector) {
  * @param {string} anchor as in `href="#lab-section-worth"`
  */
 async function open(anchor) {
-  (await found("#tab-lab-button")).click();
-  const { anchors = "" } = (await found("[data-anchors]")).dataset;
+  (await waitFor("#tab-lab-button")).click();
+  const { anchors = "" } = (await waitFor("[data-anchors]")).dataset;
   const place = anchors.split(" ").indexOf(anchor.slice(ANCHOR.length));
   if (place < 0) return;
-  await found("#lab-opened input");
+  await waitFor("#lab-opened input");
   const sections = [...document.querySelectorAll("#lab-opened input")];
   const section = /** @type {HTMLElement} */ (sections[place]);
   section.click();

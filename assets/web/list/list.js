@@ -33,9 +33,9 @@ function sort(head) {
   const down = head.ariaSort === "ascending";
   for (const each of table.querySelectorAll("thead th")) each.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const said = (/** @type {HTMLTableRowElement} */ row) =>
+  const cellText = (/** @type {HTMLTableRowElement} */ row) =>
     row.cells[head.cellIndex].textContent?.trim() ?? "";
-  const rows = [...table.tBodies[0].rows].map((row) => ({ row, text: said(row) }));
+  const rows = [...table.tBodies[0].rows].map((row) => ({ row, text: cellText(row) }));
   rows.sort((a, b) => compare(a.text, b.text, down ? -1 : 1));
   table.tBodies[0].append(...rows.map(({ row }) => row));
 }
@@ -44,13 +44,13 @@ function sort(head) {
 function filter(field) {
   const line = /** @type {HTMLElement} */ (field.closest(".filter"));
   const rows = line.nextElementSibling?.querySelectorAll("tbody tr") ?? [];
-  let shown = 0;
+  let visible = 0;
   for (const row of rows) {
     /** @type {HTMLElement} */ (row).hidden = !matches(row.textContent ?? "", field.value.trim());
-    shown += /** @type {HTMLElement} */ (row).hidden ? 0 : 1;
+    visible += /** @type {HTMLElement} */ (row).hidden ? 0 : 1;
   }
   /** @type {HTMLElement} */ (line.querySelector("output")).textContent =
-    field.value.trim() ? `${shown} of ${rows.length}` : "";
+    field.value.trim() ? `${visible} of ${rows.length}` : "";
 }
 
 /** Lists come and go with the page's events, so the page itself listens. */

@@ -14,11 +14,11 @@ const MOST = 9;
  * @param {number} t
  */
 export function lastStays(chain, t) {
-  const found = [];
-  for (let k = t; k >= 0 && found.length < MOST; k = chain.since[k] - 1) {
-    found.unshift({ at: chain.since[k], visits: visitsAt(chain, k) });
+  const beads = [];
+  for (let k = t; k >= 0 && beads.length < MOST; k = chain.since[k] - 1) {
+    beads.unshift({ at: chain.since[k], visits: visitsAt(chain, k) });
   }
-  return found;
+  return beads;
 }
 
 /**
@@ -36,10 +36,10 @@ export function beadList(seek) {
         const { answer, reward } = chain.steps[at];
         const now = k === all.length - 1 ? "bead-now" : "";
         const title = `from step ${at}, reward ${fixed(reward)}`;
-        const said = trace.answers.length ? answerText(trace, answer) : fixed(reward);
-        const given = { title, "data-key": at, onclick: () => seek(at) };
-        return h("li", button(`bead.${now}`, given, swatch(answerStyle(trace, answer)),
-          said, h("b", ` ×${visits}`)));
+        const caption = trace.answers.length ? answerText(trace, answer) : fixed(reward);
+        const attributes = { title, "data-key": at, onclick: () => seek(at) };
+        return h("li", button(`bead.${now}`, attributes, swatch(answerStyle(trace, answer)),
+          caption, h("b", ` ×${visits}`)));
       }));
     },
   };

@@ -25,9 +25,9 @@ import {
 const MOST_TICKS = 400; // rewards of the model alone on the number line
 const IFS = /** @type {[number, string][]} */ ([[0.5, "β/2"], [1, "β"], [2, "2β"]]);
 
-const reward = (/** @type {Child[]} */ ...said) => h("b.c-reward", ...said);
-const length = (/** @type {Child[]} */ ...said) => h("b.c-length", ...said);
-const model = (/** @type {Child[]} */ ...said) => h("b.c-base", ...said);
+const reward = (/** @type {Child[]} */ ...parts) => h("b.c-reward", ...parts);
+const length = (/** @type {Child[]} */ ...parts) => h("b.c-length", ...parts);
+const model = (/** @type {Child[]} */ ...parts) => h("b.c-base", ...parts);
 
 /** What the cell of each phase shows. */
 /** @type {((view: View, q: Quantities) => Child[])[]} */
@@ -81,15 +81,15 @@ function scoreLine({ trace, step, sizes }, q) {
   const y = 36;
   const old = scale(step.oldReward);
   const fresh = scale(step.reward);
-  const shown = trace.base.slice(0, MOST_TICKS);
+  const ticks = trace.base.slice(0, MOST_TICKS);
   /** @type {(x: number, top: number, text: string, kind: string) => Node} */
   const name = (x, top, text, kind) =>
     label(Math.min(Math.max(x, 48), width - 48), top, text, "middle", kind);
   const [before, after] = [fixed(step.oldReward), fixed(step.reward)];
-  const grey = shown.length ? `; grey: ${many(shown.length, "sample")} of the ` : "";
+  const grey = ticks.length ? `; grey: ${many(ticks.length, "sample")} of the ` : "";
   return [
     chart(width, 68, `Reward now ${before}, proposed ${after}.`,
-      s("path.base-ticks", { d: shown.map((r) => `M${px(scale(r))} ${y - 5}v10`).join("") }),
+      s("path.base-ticks", { d: ticks.map((r) => `M${px(scale(r))} ${y - 5}v10`).join("") }),
       rule("axis", 4, width - 4, y),
       rule("jump", old, fresh, y),
       s("circle.dot-old", { cx: old, cy: y, r: 5.5 }),
@@ -97,7 +97,7 @@ function scoreLine({ trace, step, sizes }, q) {
       name(old, 18, `r(y) = ${before}`, "name"),
       name(fresh, 61, `r(y′) = ${after}`, "name.c-new")),
     h("p.small", "difference ", reward(signed(q.difference)), grey,
-      shown.length ? term("base") : ""),
+      ticks.length ? term("base") : ""),
     rewarded(trace)
       ? h("p.small", "The ", term("reward"),
         " model reads both texts; it does not know the answer.")
@@ -183,19 +183,19 @@ function drawBar(_view, q) {
 function verdict({ chain, step, t }, q) {
   const word = step.accepted ? "Accepted" : step.refused === null ? "Rejected" : "Refused";
   const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
-  const counted = h("b", `counted again, ×${visitsAt(chain, t)}`);
+  const countNote = h("b", `counted again, ×${visitsAt(chain, t)}`);
   if (step.refused !== null) {
-    return [head, "The old text is ", counted, `: ${step.refused}.`];
+    return [head, "The old text is ", countNote, `: ${step.refused}.`];
   }
   if (!step.accepted) {
     const of = { suffix: "it is longer", weighted: "it has more unsure places",
       block: "the rest fits worse after it" }[q.kind];
     const why = step.sharp < Math.log(q.correction) ? "the model finds it less likely" : of;
-    return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
+    return [head, "The old text is ", countNote, ".", h("p.small", q.difference > 0
       ? `Rejected, though better: ${why}, and that lowers α.`
       : "A text that is hard to beat stays for many steps, and so gets more votes.")];
   }
-  if (!step.changed) return [head, "It is the same text, ", counted, "."];
+  if (!step.changed) return [head, "It is the same text, ", countNote, "."];
   return [head, "The proposal joins the chain.", q.difference < 0
     ? h("p.small", "Accepted, though worse: a chain that only climbed could end at texts that the "
       + "reward model overrates.")
@@ -225,7 +225,7 @@ const BRIEF = [
  * @returns {import("./drawing.js").Part & { chance: HTMLElement, say: HTMLElement }}
  */
 export function phaseStrip(goPhase) {
-  const say = h("p.say");
+  const say = h("p.sentence");
   const cells = PHASES.map((title, k) => {
     const brief = h("span.brief");
     const head = button("phase", { onclick: () => goPhase(k) }, h("b", k + 1), title, brief);
@@ -285,11 +285,11 @@ export function ifsRow() {
       }
       ifs.replaceChildren(...IFS.map(([times, title]) => {
         const beta = trace.header.beta * times;
-        const { alpha, taken } = whatIf(step, beta);
-        const kind = taken ? "yes" : "no";
+        const { alpha, isAccepted } = whatIf(step, beta);
+        const kind = isAccepted ? "yes" : "no";
         return h(`span.if.${kind}`, h("b", `${title} = ${plain(beta)}`),
           ` α = ${pair(Math.exp(step.logU), alpha)[1]} `, icon(kind),
-          taken ? "accepted" : "rejected");
+          isAccepted ? "accepted" : "rejected");
       }));
     },
   };

@@ -80,7 +80,7 @@ export function whatIf(step, beta) {
   const { logRatio } = quantities(step, beta);
   return {
     alpha: Math.exp(Math.min(0, logRatio)),
-    taken: logRatio >= 0 || step.logU < logRatio,
+    isAccepted: logRatio >= 0 || step.logU < logRatio,
   };
 }
 
@@ -209,11 +209,11 @@ export function stays(chain, t, burnIn) {
 /**
  * Where the axis of a run that goes on ends: it doubles when the run comes there, so that what has
  * been drawn fills at least half of it without its moving at each step.
- * @param {number} drawn steps
+ * @param {number} done steps
  * @param {number} all steps that will be
  */
-export const axisEnd = (drawn, all) => Math.max(drawn, 1, Math.min(all,
-  Math.max(64, 2 ** Math.ceil(Math.log2(drawn + 1)))));
+export const axisEnd = (done, all) => Math.max(done, 1, Math.min(all,
+  Math.max(64, 2 ** Math.ceil(Math.log2(done + 1)))));
 
 /**
  * Round numbers from lo to hi, some n of them.

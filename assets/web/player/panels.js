@@ -104,7 +104,7 @@ function resize(svg, width, height) {
 function overSteps(title, height, seek, ...keys) {
   const id = `qp-clip-${++clips}`;
   const svg = canvas(height);
-  const shown = s("rect", { x: 0, y: -20, height: height + 40 });
+  const clip = s("rect", { x: 0, y: -20, height: height + 40 });
   const head = rule("head", 0, 0, 0);
   const marks = s("g", { "clip-path": `url(#${id})` });
   const axes = s("g");
@@ -112,7 +112,7 @@ function overSteps(title, height, seek, ...keys) {
   let steps = 1;
   let x = (/** @type {number} */ t) => t;
 
-  svg.append(s("clipPath", { id }, shown), axes, marks, head);
+  svg.append(s("clipPath", { id }, clip), axes, marks, head);
   svg.classList.add("qp-seek");
   const go = (/** @type {PointerEvent} */ event) => {
     const { left, width } = svg.getBoundingClientRect(); // of an enlarged page, too
@@ -139,8 +139,8 @@ function overSteps(title, height, seek, ...keys) {
      */
     scale({ trace, finished }, width) {
       resize(svg, width, height);
-      const drawn = Math.max(...trace.chains.map((one) => one.steps.length - 1));
-      steps = finished ? Math.max(drawn, 1) : axisEnd(drawn, trace.header.steps);
+      const lastStep = Math.max(...trace.chains.map((one) => one.steps.length - 1));
+      steps = finished ? Math.max(lastStep, 1) : axisEnd(lastStep, trace.header.steps);
       x = (t) => LEFT + ((width - LEFT - RIGHT) * t) / steps;
       set(head, { y1: 0, y2: bottom + 3 });
       const whole = ticks(0, steps).filter(Number.isInteger);
@@ -156,7 +156,7 @@ function overSteps(title, height, seek, ...keys) {
     },
     /** @param {number} t */
     move(t) {
-      set(shown, { width: x(t) + 1 });
+      set(clip, { width: x(t) + 1 });
       set(head, { x1: x(t), x2: x(t) });
     },
   };
@@ -235,8 +235,8 @@ export function tracePanel(seek) {
     const burn = Math.min(burnIn, scale.steps);
     if (burn) {
       const place = { x: LEFT, width: x(burn) - LEFT, y: TOP, height: floor - TOP };
-      const said = `burn-in: the first ${burn} states are not counted`;
-      panel.axes.append(s("rect.burn", place, s("title", said)));
+      const burnInNote = `burn-in: the first ${burn} states are not counted`;
+      panel.axes.append(s("rect.burn", place, s("title", burnInNote)));
     }
   }
 
@@ -297,7 +297,7 @@ export function ratePanel(seek) {
   }
 
   /** @param {View} view */
-  function said({ chain, seen }) {
+  function describeRate({ chain, seen }) {
     if (seen === 0) return "no proposal yet";
     const of = `${percent(chain.accepted[seen] / seen)} of all`;
     const n = chain.changed[seen];
@@ -310,7 +310,7 @@ export function ratePanel(seek) {
     draw(view) {
       if (isNew(view.data)) redraw(view);
       panel.move(view.seen);
-      panel.tell(said(view), view.seen);
+      panel.tell(describeRate(view), view.seen);
     },
   };
 }
@@ -334,7 +334,7 @@ export function histogramPanel() {
   panel.node.classList.add("qp-histogram");
   svg.append(bars, base, target, axes, top);
   /** @type {{ alone: number[], tilted: number[], worth: number }} */
-  let drawn = { alone: [], tilted: [], worth: 0 };
+  let shapes = { alone: [], tilted: [], worth: 0 };
   const isNew = differs();
   const isElsewhere = differs();
   let range = { lo: 0, hi: 1 };
@@ -365,8 +365,8 @@ export function histogramPanel() {
     const weight = trace.base.length ? weights(trace.base, trace.header.beta, trace.tilts) : [];
     const worth = weight.length ? effective(weight) : 0;
     const tilted = worth < FEW ? [] : shares(trace.base, weight);
-    drawn = { alone: shares(trace.base, null), tilted, worth };
-    [true, drawn.alone.length, tilted.length].forEach((on, k) => show(panel.signs[k], on));
+    shapes = { alone: shares(trace.base, null), tilted, worth };
+    [true, shapes.alone.length, tilted.length].forEach((on, k) => show(panel.signs[k], on));
     const rewards = ticks(scale.lo, scale.hi, 5);
     axes.replaceChildren(rule("axis", LEFT, right, bottom),
       ...rewards.map((r) => label(scale(r), height - 3, plain(r))),
@@ -378,16 +378,16 @@ export function histogramPanel() {
     const { trace, seen } = view;
     const rewards = states(view, seen);
     const walked = shares(rewards, null);
-    const most = Math.max(...walked, ...drawn.alone, ...drawn.tilted); // of what is shown now
+    const most = Math.max(...walked, ...shapes.alone, ...shapes.tilted); // of what is shown now
     y = (share) => bottom - ((bottom - TOP) * share) / most;
     top.replaceChildren(label(LEFT - 6, TOP + 6, percent(most), "end"));
-    set(base, { d: outline(drawn.alone) });
-    set(target, { d: outline(drawn.tilted) });
+    set(base, { d: outline(shapes.alone) });
+    set(target, { d: outline(shapes.tilted) });
     const columns = walked.map((v, b) =>
       (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
     set(bars, { d: columns.join("") });
-    const few = drawn.worth < FEW ? ", too few to draw" : "";
-    const worth = `target from ${brief(drawn.worth)} effective samples`;
+    const few = shapes.worth < FEW ? ", too few to draw" : "";
+    const worth = `target from ${brief(shapes.worth)} effective samples`;
     const alone = trace.base.length ? `, model alone ${fixed(mean(trace.base))}; ${worth}` : "";
     panel.tell(`mean reward ${fixed(mean(rewards))}${alone && alone + few}`, seen);
   }
@@ -413,12 +413,12 @@ export function answersPanel() {
   const agree = h("p.agree");
   const beside = h("p.agree");
   const effect = h("p.agree", { role: "status" });
-  const late = h("input", { type: "checkbox", onchange: () => shown && part.draw(shown) });
+  const late = h("input", { type: "checkbox", onchange: () => lastView && part.draw(lastView) });
   const later = h("label.late", late, " later half only");
   const isNew = differs();
   const isLonger = differs();
   /** @type {View | null} */
-  let shown = null;
+  let lastView = null;
   /** @type {[string | null, number][]} */
   let alone = []; // the model alone's answers, the most frequent first
   /** @type {(style: string, text: string, k: number, part: string, n: number, now: boolean,
@@ -440,18 +440,18 @@ export function answersPanel() {
       const sorted = pooled(each(view, half));
       const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const [what, k] = sorted[0];
-      return { n, says: `${answerText(view.trace, what)} has ${percent(k / n)}` };
+      return { n, clause: `${answerText(view.trace, what)} has ${percent(k / n)}` };
     });
     if (all.n === some.n) return [];
     return [`Without the first ${all.n - some.n} of ${many(all.n, "state")} (`,
-      term("burnin", "burn-in"), `), ${some.says}; with them, ${all.says}.`];
+      term("burnin", "burn-in"), `), ${some.clause}; with them, ${all.clause}.`];
   }
   /** @type {Part} */
   const part = {
     node: h("figure.panel.votes", { "data-stage": "votes" },
       h("figcaption", title, later, total), list, agree, beside, effect),
     draw(view) {
-      const { trace, chain, seen, burnIn, data } = shown = view;
+      const { trace, chain, seen, burnIn, data } = lastView = view;
       if (!isNew(`${data}/${seen}/${late.checked}`)) return;
       const open = !trace.answers.length;
       show(later, !open);
@@ -463,9 +463,9 @@ export function answersPanel() {
           h("b", answerText(trace, alone[0][0])), "."] : []));
       }
       const from = Math.min(burnIn, seen);
-      const counted = open ? [] : each(view, late.checked);
+      const voteLists = open ? [] : each(view, late.checked);
       list.classList.toggle("qp-whole", open);
-      const sorted = open ? stays(chain, seen, from) : pooled(counted);
+      const sorted = open ? stays(chain, seen, from) : pooled(voteLists);
       const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
       const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
@@ -479,14 +479,14 @@ export function answersPanel() {
       const isOther = !named.some(([what]) => what === now);
       if (rest) rows.push(row(OTHERS, "others", rest, parts[named.length], n, isOther));
       list.replaceChildren(...rows);
-      const several = counted.length > 1;
+      const several = voteLists.length > 1;
       put(title, open ? "How long it stayed at each text"
-        : several ? `Votes of all ${counted.length} chains` : "Votes: one for every state");
+        : several ? `Votes of all ${voteLists.length} chains` : "Votes: one for every state");
       put(total, many(n, "state"));
-      const said = several ? agreement(trace, counted.map(([[answer]]) => answer)) : "";
+      const sentence = several ? agreement(trace, voteLists.map(([[answer]]) => answer)) : "";
       // the presenter's view has no room for who says what
-      const who = Math.max(0, said.lastIndexOf(UNMET));
-      agree.replaceChildren(h("span.spelt", said.slice(0, who)), said.slice(who));
+      const who = Math.max(0, sentence.lastIndexOf(UNMET));
+      agree.replaceChildren(h("span.spelt", sentence.slice(0, who)), sentence.slice(who));
     },
   };
   return part;
@@ -497,12 +497,12 @@ export function answersPanel() {
  * @returns {Part}
  */
 export function costLine() {
-  const said = h("span");
-  const counted = h("span", " A chain is worth it where samples are hardly ever right and the ",
+  const costNote = h("span");
+  const adviceNote = h("span", " A chain is worth it where samples are hardly ever right and the ",
     "reward detects near misses; elsewhere use a ", term("wmv", "weighted vote"), ".");
-  const open = h("span", " On the recorded writing tasks, the chain was not ahead of the ",
+  const openNote = h("span", " On the recorded writing tasks, the chain was not ahead of the ",
     term("typical"), " of several samples.");
-  const node = h("p.cost", said, counted, open);
+  const node = h("p.cost", costNote, adviceNote, openNote);
   const isNew = differs();
   const isLonger = differs();
   let whole = 1; // tokens of a whole answer
@@ -512,14 +512,14 @@ export function costLine() {
       if (!isNew(`${data}/${seen}`)) return;
       const each = trace.chains.map(({ generated, steps }) =>
         generated[Math.min(seen, steps.length - 1)]);
-      const written = each.reduce((sum, n) => sum + n, 0);
+      const tokens = each.reduce((sum, n) => sum + n, 0);
       if (isLonger(data)) {
-        show(counted, trace.answers.length);
-        show(open, !trace.answers.length);
+        show(adviceNote, trace.answers.length);
+        show(openNote, !trace.answers.length);
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
       }
-      put(said, `Cost so far: ${written.toLocaleString("en")} tokens, about as many as `
-        + `${many(Math.max(1, Math.round(written / whole)), "whole answer")}.`);
+      put(costNote, `Cost so far: ${tokens.toLocaleString("en")} tokens, about as many as `
+        + `${many(Math.max(1, Math.round(tokens / whole)), "whole answer")}.`);
     },
   };
 }
@@ -540,9 +540,9 @@ export function enoughLine(ask) {
       wanted = now;
       show(node, false);
       if (view.finished) {
-        ask(view).then((said) => {
-          put(node, said);
-          show(node, said && now === wanted);
+        ask(view).then((sentence) => {
+          put(node, sentence);
+          show(node, sentence && now === wanted);
         }, () => {}); // without the server nothing is said
       }
     },

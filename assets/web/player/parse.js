@@ -248,10 +248,10 @@ const tilt = ({ header }, logProb) => (header.sharpness - 1) * logProb;
  * @param {any} x
  */
 function needLogProbs(trace, x) {
-  const given = x.log_probs;
+  const logProbs = x.log_probs;
   const n = (x.tokens?.length ?? 0) + (x.kept_again ?? 0);
-  const each = isList(given, isLogProb, LIMITS.tokens) && given.length === n;
-  needField(trace, given == null || each, "log_probs");
+  const each = isList(logProbs, isLogProb, LIMITS.tokens) && logProbs.length === n;
+  needField(trace, logProbs == null || each, "log_probs");
 }
 
 /**
@@ -334,29 +334,29 @@ function readStep(trace, x) {
   checkStep(trace, x, t, old);
   const logAlpha = x.log_alpha ?? -Infinity;
   const logU = x.log_u ?? -Infinity;
-  const taken = t === 0 || logAlpha === 0 || logU < logAlpha;
-  need(trace, x.accepted === taken, "the verdict contradicts alpha and u");
+  const isAccepted = t === 0 || logAlpha === 0 || logU < logAlpha;
+  need(trace, x.accepted === isAccepted, "the verdict contradicts alpha and u");
 
   const words = x.pieces.length ? x.pieces : x.tokens.map((/** @type {number} */ n) => ` ${n}`);
   const again = x.kept_again ?? 0;
   const refused = x.refused ?? null;
   /** The state's list, with a line's in place of what was written again; all of it if refused. */
-  const joined = (/** @type {any[] | undefined} */ was, /** @type {any[]} */ now, tail = again) => {
+  const splice = (/** @type {any[] | undefined} */ was, /** @type {any[]} */ now, tail = again) => {
     if (!was) return now;
     if (refused !== null) return was;
     return was.slice(0, x.index).concat(now, tail ? was.slice(-tail) : []);
   };
-  const ids = joined(old?.ids, x.tokens);
+  const ids = splice(old?.ids, x.tokens);
   const first = old ? firstDifference(ids, old.ids, x.index) : -1;
   const chain = known ?? newChain(trace, x.chain);
-  const logProbs = joined(old?.logProbs, x.log_probs ?? [], 0); // a line has the tail's too
+  const logProbs = splice(old?.logProbs, x.log_probs ?? [], 0); // a line has the tail's too
   const both = logProbs.length === ids.length && old?.logProbs.length === old?.ids.length;
   /** @type {Step} */
   const step = {
     t,
     index: x.index,
     ids,
-    pieces: joined(old?.pieces, words),
+    pieces: splice(old?.pieces, words),
     finished: refused === null ? x.finished : old?.finished,
     reward: refused === null ? x.reward : old?.reward,
     answer: x.answer ?? null,

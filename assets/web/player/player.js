@@ -51,7 +51,7 @@ import { LAST, narrate, plain, promptText, rewarded, visible } from "./words.js"
  */
 /**
  * What a server answers about single texts (assets/web/inside/ask.js).
- * @typedef {Record<"weigh" | "rewrite", (asked: object) => Promise<any>>} Ask
+ * @typedef {Record<"score" | "rewrite", (request: object) => Promise<any>>} Ask
  */
 /**
  * @typedef {object} Options
@@ -74,7 +74,7 @@ const TABS = {
   lineage: "Who wrote what",
   table: "Table",
 };
-const ASKING = ["tokens", "hand"]; // of a server
+const SERVER_TABS = ["tokens", "hand"]; // of a server
 const INVITATION = "This problem has not been run yet. The model will write a first draft, and "
   + "then rewrite it step by step.";
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
@@ -106,7 +106,7 @@ export function mount(element, options = {}) {
   /** @type {number | null} */
   let wanted = null; // the step to go to once the run has got there
   let posed = ""; // a problem that waits for its run
-  let asked = false; // whether that run has been asked for
+  let isRequested = false; // whether that run has been asked for
   let sizes = { all: 0, trace: 370, panel: 370, score: 520 };
   let above = 0; // pixels of the page before texts and phases
   let dirty = true;
@@ -211,9 +211,9 @@ export function mount(element, options = {}) {
     dirty = true;
     if (speak && last() >= 0) {
       const { t, phase } = clock;
-      const told = (phase === LAST ? [1, 2, 3, 5] : [phase]).map((k) =>
+      const sentences = (phase === LAST ? [1, 2, 3, 5] : [phase]).map((k) =>
         narrate(chain().steps[t], k, trace.header.beta));
-      put(spoken, `Step ${t} of ${last()}. ${[...new Set(told)].join(" ")}`);
+      put(spoken, `Step ${t} of ${last()}. ${[...new Set(sentences)].join(" ")}`);
     }
     if (!frame) frame = window.requestAnimationFrame(tick);
   }
@@ -264,7 +264,7 @@ export function mount(element, options = {}) {
     put(origin, name);
     player.toggleAttribute("data-waiting", !chain());
     if (!chain()) {
-      const fresh = posed && !asked;
+      const fresh = posed && !isRequested;
       if (posed) put(prompt, visible(posed));
       put(invited, fresh ? INVITATION : "Waiting for the first step…");
       show(begin, fresh);
@@ -304,14 +304,14 @@ export function mount(element, options = {}) {
   // tabs
   function tabRow() {
     let tab = "";
-    let drawn = ""; // what of which view is in it
+    let drawnKey = ""; // what of which view is in it
     let at = 0; // when that was drawn
     let ticket = 0;
     const view = h("div.view", { role: "tabpanel", aria: "More", hidden: true });
     const extra = options.extra ?? {};
     const titles = { ...Object.fromEntries(
       Object.entries(extra).map(([key, [title]]) => [key, title])), ...TABS };
-    const all = Object.entries(titles).filter(([key]) => options.ask || !ASKING.includes(key));
+    const all = Object.entries(titles).filter(([key]) => options.ask || !SERVER_TABS.includes(key));
     const buttons = all.map(([key, title]) => button("tab", {
       role: "tab",
       "aria-selected": "false",
@@ -325,13 +325,13 @@ export function mount(element, options = {}) {
     let own = null; // what is in the player's own, once it has been fetched
     async function fetchOwn() {
       own = (await later("inside.js", "QAlignInside")).tabsOf(tools);
-      drawn = "";
+      drawnKey = "";
       changed(false);
     }
 
     function open(/** @type {string} */ next) {
       tab = next;
-      drawn = "";
+      drawnKey = "";
       ticket += 1;
       for (const one of buttons) set(one, { "aria-selected": String(one.dataset.tab === tab) });
       show(view, tab);
@@ -339,7 +339,7 @@ export function mount(element, options = {}) {
       changed(false);
     }
     function draw(/** @type {View} */ now) {
-      drawn = key(now);
+      drawnKey = key(now);
       if (tab in TABS) {
         if (own) swap(view, ...own[tab](now));
         else fetchOwn().catch(() => put(view, "The server did not answer: open this tab again."));
@@ -368,9 +368,9 @@ export function mount(element, options = {}) {
         return was;
       },
       /** Whether the open tab shows another view than there is. */
-      waiting: () => Boolean(tab && chain() && drawn !== key(look())),
+      waiting: () => Boolean(tab && chain() && drawnKey !== key(look())),
       follow(/** @type {View} */ now, /** @type {number} */ time) {
-        if (!tab || drawn === key(now)) return;
+        if (!tab || drawnKey === key(now)) return;
         if (clock.playing && time - at <= TAB_PACE) return;
         at = time;
         draw(now);
@@ -380,14 +380,14 @@ export function mount(element, options = {}) {
 
   // traces
   /** @type {(next: Trace, text: string, from: string, called: string) => void} */
-  function adopt(next, text, from, called) {
+  function adopt(next, text, from, title) {
     trace = next;
     raw = text;
     source = from;
-    name = called;
+    name = title;
     chainId = trace.chains[0]?.id ?? 0;
     posed = "";
-    asked = false;
+    isRequested = false;
     opened += 1;
     stopped = false;
     tell("");
@@ -395,10 +395,10 @@ export function mount(element, options = {}) {
     clock.phase = LAST;
     clock.playing = options.autoplay !== false && !still.matches;
   }
-  function open(/** @type {string} */ text, called = "") {
+  function open(/** @type {string} */ text, title = "") {
     const next = parse(text);
     if (source === "live") left = headOf(raw);
-    adopt(next, text, "file", called);
+    adopt(next, text, "file", title);
     if (still.matches) go(Math.min(1, last()), LAST, false);
     changed(false);
   }
@@ -427,7 +427,7 @@ export function mount(element, options = {}) {
   }
   function stop() {
     clock.playing = false;
-    asked = false;
+    isRequested = false;
     if (source === "live" && !trace.end) {
       stopped = true;
       trace.version += 1;
@@ -467,7 +467,7 @@ export function mount(element, options = {}) {
       tabs.open("");
     },
     expect(/** @type {number | null} */ step) {
-      asked = true;
+      isRequested = true;
       tell("");
       source = "next";
       wanted = step;

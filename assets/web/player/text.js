@@ -23,7 +23,7 @@ export function markerAt({ step, t, phase, moving, passed }) {
  * @param {View} view
  * @param {number} n
  */
-function written({ t, phase, moving, passed }, n) {
+function countWritten({ t, phase, moving, passed }, n) {
   if (t && !phase) return 0;
   return phase === 1 && moving ? Math.ceil(n * Math.min(1, passed / 0.85)) : n;
 }
@@ -70,10 +70,10 @@ export function textPane() {
     const before = t ? tokenSpans(chain.steps[step.old], 0) : [];
     kept.text.replaceChildren(...before.slice(0, step.index));
     const end = before.length - step.again;
-    const drawn = step.refused === null ? tokenSpans(step, step.index)
+    const newSpans = step.refused === null ? tokenSpans(step, step.index)
       : step.vain.map((piece) => h("span", piece));
     old.text.replaceChildren(...before.slice(step.index, end));
-    fresh.text.replaceChildren(...drawn.slice(0, drawn.length - step.again));
+    fresh.text.replaceChildren(...newSpans.slice(0, newSpans.length - step.again));
     again.text.replaceChildren(...before.slice(end));
     again.node.hidden = !step.again;
     put(again.name, "kept again");
@@ -97,11 +97,11 @@ export function textPane() {
       k < cut ? kept.text.children[k] : old.text.children[k - cut]
         ?? again.text.children[k - cut - old.text.children.length]);
     token(marked)?.classList.remove("qp-mark");
-    const found = token(at);
-    found?.classList.add("qp-mark");
+    const marked_ = token(at);
+    marked_?.classList.add("qp-mark");
     marked = at;
     // the text is one piece now, which scrolls as a whole: not while the marker runs
-    if (found && at === cut) node.scrollTop = found.offsetTop - node.clientHeight / 2;
+    if (marked_ && at === cut) node.scrollTop = marked_.offsetTop - node.clientHeight / 2;
   }
 
   /** @param {number} to */
@@ -117,7 +117,7 @@ export function textPane() {
     draw(view) {
       if (isNew(`${view.run}/${view.t}`)) build(view);
       mark(view.step.index, markerAt(view));
-      type(written(view, fresh.text.children.length));
+      type(countWritten(view, fresh.text.children.length));
       const [before, after] = names(view);
       put(old.name, before);
       put(fresh.name, after);

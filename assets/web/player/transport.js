@@ -71,9 +71,9 @@ export function transportBar(acts) {
   const helpButton = button("button",
     { aria: "Keyboard help", "aria-expanded": "false", onclick: () => toggleHelp() }, "?");
   const jumps = JUMPS.map(({ key, title }, kind) => {
-    const said = h("span.small");
-    return { said, node: button("jump", { onclick: () => jump(kind) }, h("b", title), h("kbd", key),
-      said) };
+    const note = h("span.small");
+    return { note, node: button("jump", { onclick: () => jump(kind) }, h("b", title), h("kbd", key),
+      note) };
   });
   const menu = h("div.menu", { hidden: true }, ...jumps.map((one) => one.node));
   const menuButton = button("jumps", { "aria-expanded": "false", onclick: () => toggleMenu() },
@@ -165,10 +165,10 @@ export function transportBar(acts) {
 
     /** @param {number[][]} places of each kind of jump */
     showJumps(places) {
-      jumps.forEach(({ node, said }, kind) => {
+      jumps.forEach(({ node, note }, kind) => {
         const n = places[kind].length;
         node.disabled = !n;
-        put(said, n ? many(n, "place") : JUMPS[kind].none);
+        put(note, n ? many(n, "place") : JUMPS[kind].none);
       });
     },
 

@@ -112,9 +112,9 @@ export function isRight({ reference }, answer) {
  */
 export function answerText({ header }, answer) {
   if (answer === null) return "no answer";
-  const shown = visible(answer).slice(0, 40);
-  if (header.reference == null) return shown;
-  return `${shown} ${isRight(header, answer) ? "✓" : "✗"}`;
+  const clippedAnswer = visible(answer).slice(0, 40);
+  if (header.reference == null) return clippedAnswer;
+  return `${clippedAnswer} ${isRight(header, answer) ? "✓" : "✗"}`;
 }
 
 /**
@@ -122,8 +122,8 @@ export function answerText({ header }, answer) {
  * @param {Step} step
  */
 export function ending({ pieces, finished }) {
-  const written = finished ? pieces.slice(0, -1) : pieces; // the end's sign is no part of the text
-  const text = visible(written.slice(-40).join("")).replace(/\s+/g, " ").trim();
+  const textPieces = finished ? pieces.slice(0, -1) : pieces; // without the end's sign
+  const text = visible(textPieces.slice(-40).join("")).replace(/\s+/g, " ").trim();
   return text.length > 24 ? `“…${text.slice(-24)}”` : `“${text}”`;
 }
 
@@ -144,12 +144,12 @@ export const UNMET = " they disagree;";
  */
 export function agreement(trace, leading) {
   const all = [...new Set(leading)];
-  const said = (/** @type {string | null} */ answer) => answerText(trace, answer);
-  if (all.length === 1) return `All ${leading.length} chains say ${said(all[0])}.`;
+  const name = (/** @type {string | null} */ answer) => answerText(trace, answer);
+  if (all.length === 1) return `All ${leading.length} chains say ${name(all[0])}.`;
   const parts = all.map((answer) => {
     const who = trace.chains.filter((_, k) => leading[k] === answer).map(({ id }) => id + 1);
     const one = who.length === 1;
-    return `${one ? "chain" : "chains"} ${listed(who)} ${one ? "says" : "say"} ${said(answer)}`;
+    return `${one ? "chain" : "chains"} ${listed(who)} ${one ? "says" : "say"} ${name(answer)}`;
   });
   const text = parts.join(", ");
   return `${text[0].toUpperCase()}${text.slice(1)}:${UNMET} `

@@ -10,7 +10,7 @@ import { drawBars, drawClass, h } from "./drawing.js";
  * @property {[name: string, shares: [string, number, string][]][]} bars
  * @property {(Omit<import("./drawing.js").Class, "chains"> & {
  *   chains: [number, number[]][] }) | null} walk
- * @property {import("../inside/shaded.js").Shown | null} tokens
+ * @property {import("../inside/shaded.js").ShadedText | null} tokens
  */
 
 const [WIDTH, HEIGHT] = [640, 270];

@@ -11,8 +11,8 @@ import { LIMITS, TraceError } from "../player/parse.js";
 const END = '{"type":"end","reason":"stopped","message":""}\n';
 
 /** @typedef {{ before: string, behind: string } | { error: string }} Around */
-/** @typedef {{ header: string, run: string, live: boolean }} Asked */
-/** @typedef {{ page_parts: (asked: Asked) => Promise<Around> }} PageMaker */
+/** @typedef {{ header: string, run: string, live: boolean }} PageRequest */
+/** @typedef {{ page_parts: (request: PageRequest) => Promise<Around> }} PageMaker */
 
 /** @param {Player} player */
 const fileName = ({ trace }) => `qalign-seed-${trace.header.seed ?? 0}`;
@@ -37,15 +37,15 @@ export function downloadTrace(player) {
 export async function savePage(player, server, run, live, tell) {
   const text = player.text;
   const header = text.slice(0, text.indexOf("\n"));
-  const said = await server.page_parts({ header, run, live })
+  const reply = await server.page_parts({ header, run, live })
     .catch(() => ({ error: "The server did not answer." }));
-  if ("error" in said) {
-    tell(`The page was not saved. ${said.error}`);
+  if ("error" in reply) {
+    tell(`The page was not saved. ${reply.error}`);
     return;
   }
   // as qalign_study/export/player.py: in JSON a "<" stands in strings alone
   const data = text.replaceAll("<", "\\u003c");
-  saveFile(`${fileName(player)}.html`, "text/html", said.before, data, said.behind);
+  saveFile(`${fileName(player)}.html`, "text/html", reply.before, data, reply.behind);
 }
 
 /**

@@ -8,7 +8,7 @@ const LOW = -2; // powers of ten
 const HIGH = 2;
 const LEAST = 0.001;
 const MOST = 1000;
-const ASKED = 2000; // rewards at most
+const MOST_REWARDS = 2000; // rewards at most
 const NEAR = 0.25; // as greedy: so close are the logarithms
 
 /** @param {number} x */
@@ -47,8 +47,8 @@ function greed(beta, facts) {
  * @param {{ value: number }} props
  * @param {(event: string) => void} trigger
  * @param {{ beta_facts: (rewards: number[]) => Promise<Facts> }} server
- * @param {(name: string, told: () => void) => void} watch
- * @param {{ rewards: () => number[], opened: (told: () => void) => void }} page rewards of the
+ * @param {(name: string, listener: () => void) => void} watch
+ * @param {{ rewards: () => number[], opened: (listener: () => void) => void }} page rewards of the
  *   model alone, and when they may have changed
  */
 export function betaSlider(element, props, trigger, server, watch, page) {
@@ -56,13 +56,13 @@ export function betaSlider(element, props, trigger, server, watch, page) {
   const slider = h("input", { type: "range", min: LOW, max: HIGH, step: 0.02, id });
   const aria = "Beta, as a number";
   const box = h("input", { type: "number", min: LEAST, max: MOST, step: "any", aria });
-  const said = [h("p"), h("p"), h("p")];
+  const meaningLines = [h("p"), h("p"), h("p")];
   const host = /** @type {HTMLElement} */ (element.querySelector(".q-beta"));
   host.replaceChildren(
     h("label", { for: id }, "β (beta): small follows the reward, large stays close to the model"),
     h("div.beta-row", slider, box),
     h("div.beta-ends", h("span", "the reward decides"), h("span", "the model decides")),
-    ...said);
+    ...meaningLines);
   /** @type {Facts | null} */
   let facts = null;
 
@@ -70,7 +70,7 @@ export function betaSlider(element, props, trigger, server, watch, page) {
     slider.value = String(Math.log10(beta));
     slider.setAttribute("aria-valuetext", `beta ${few(beta)}`);
     if (document.activeElement !== box) box.value = few(beta);
-    meaning(beta, facts).forEach((sentence, k) => put(said[k], sentence));
+    meaning(beta, facts).forEach((sentence, k) => put(meaningLines[k], sentence));
   }
   function change(/** @type {number} */ beta) {
     if (!(beta >= LEAST && beta <= MOST)) return;
@@ -79,16 +79,16 @@ export function betaSlider(element, props, trigger, server, watch, page) {
     trigger("change");
   }
   const slid = () => 10 ** Number(slider.value);
-  const shown = () => show(Number(props.value) || 1);
+  const refresh = () => show(Number(props.value) || 1);
   slider.addEventListener("input", () => show(slid()));
   slider.addEventListener("change", () => change(Number(slid().toPrecision(3))));
   box.addEventListener("change", () => change(Number(box.value)));
-  watch("value", shown);
+  watch("value", refresh);
   page.opened(async () => {
     const rewards = page.rewards();
     if (!rewards.length) return;
-    facts = await server.beta_facts(rewards.slice(0, ASKED)).catch(() => null);
-    shown();
+    facts = await server.beta_facts(rewards.slice(0, MOST_REWARDS)).catch(() => null);
+    refresh();
   });
-  shown();
+  refresh();
 }

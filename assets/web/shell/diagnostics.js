@@ -6,9 +6,9 @@ import { many, plain } from "../player/words.js";
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {{ name: string, value: string, meaning: string }} Fact */
 /** @typedef {{ title: string, axis: string, values: number[] }} Chart */
-/** @typedef {{ level: string, says: string, next: string }} Verdict */
+/** @typedef {{ level: string, sentence: string, next: string }} Verdict */
 /**
- * @typedef {object} Said
+ * @typedef {object} Report
  * @property {string} [error]
  * @property {Verdict} verdict
  * @property {string} about
@@ -51,33 +51,33 @@ export function question({ trace, chain, seen, burnIn }) {
 
 /**
  * One line on the whole run, whatever step is shown: was it long enough, and what to do next.
- * @param {(question: object) => Promise<Said>} ask
+ * @param {(question: object) => Promise<Report>} ask
  * @param {View} view
  */
 export async function enough(ask, view) {
   const last = Math.max(...view.trace.chains.map(({ steps }) => steps.length - 1));
   const { error, verdict } = await ask(question({ ...view, seen: last }));
   return error ? ""
-    : `Can I trust it after all ${many(last, "step")}? ${verdict.says} ${verdict.next}`;
+    : `Can I trust it after all ${many(last, "step")}? ${verdict.sentence} ${verdict.next}`;
 }
 
 /**
- * @param {(question: object) => Promise<Said>} ask
+ * @param {(question: object) => Promise<Report>} ask
  * @param {View} view
  */
 export async function diagnostics(ask, view) {
-  /** @type {Said} */
-  let said;
+  /** @type {Report} */
+  let report;
   try {
-    said = await ask(question(view));
+    report = await ask(question(view));
   } catch {
     return [h("p.hint", "The server did not answer.")];
   }
-  if (said.error) return [h("p.hint", said.error)];
-  const facts = said.facts.flatMap(({ name, value, meaning }) =>
+  if (report.error) return [h("p.hint", report.error)];
+  const facts = report.facts.flatMap(({ name, value, meaning }) =>
     [h("dt", name), h("dd", h("b", value), " ", meaning)]);
-  const charts = said.charts.map(bars);
-  const { level, says, next } = said.verdict;
-  const verdict = h("p.trust", { "data-level": level }, h("b", says), ` ${next}`);
-  return [verdict, h("p.hint", said.about), h("dl.facts", ...facts), h("div.charts", ...charts)];
+  const charts = report.charts.map(bars);
+  const { level, sentence, next } = report.verdict;
+  const verdict = h("p.trust", { "data-level": level }, h("b", sentence), ` ${next}`);
+  return [verdict, h("p.hint", report.about), h("dl.facts", ...facts), h("div.charts", ...charts)];
 }

@@ -28,10 +28,10 @@ export function showDrawer(open = !isOpen()) {
 
 /**
  * Be told whenever the drawer opens.
- * @param {() => void} told
+ * @param {() => void} listener
  */
-export function onOpened(told) {
-  drawer()?.addEventListener(OPENED, told);
+export function onOpened(listener) {
+  drawer()?.addEventListener(OPENED, listener);
 }
 
 /** Close it by Escape and by a press beside it. */

@@ -30,8 +30,8 @@ function openLab(section, frames = FRAMES) {
   if (frames === FRAMES) /** @type {any} */ (document.querySelector("#tab-lab-button"))?.click();
   const radios = /** @type {NodeListOf<HTMLInputElement>} */ (
     document.querySelectorAll("#lab-opened input"));
-  const found = [...radios].find(({ value }) => value === section);
-  if (found) found.click();
+  const radio = [...radios].find(({ value }) => value === section);
+  if (radio) radio.click();
   else if (frames) window.requestAnimationFrame(() => openLab(section, frames - 1));
 }
 

@@ -15,9 +15,9 @@ const engine = new BrowserEngine(SERVED);
 /** What the server is told with the settings: whether this browser draws, and if not why. */
 export function here() {
   if (typeof Worker !== "function") why = "it has no workers";
-  const said = JSON.stringify(again === null ? { why } : { why, seed: again });
+  const request = JSON.stringify(again === null ? { why } : { why, seed: again });
   again = null;
-  return said;
+  return request;
 }
 
 /** Nothing more is drawn here. */

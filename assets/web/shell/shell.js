@@ -34,7 +34,7 @@ const ran = {};
 /** Where Stop was pressed: what that run's events still say comes too late. @type {Set<string>} */
 const ended = new Set();
 /** What Watch shows. @type {"recorded" | "run" | "file"} */
-let shown = "recorded";
+let source = "recorded";
 let unlinked = ""; // why the file that is shown has no link
 let fromGallery = ""; // the name of the recorded run that is shown, if it is one of the gallery's
 
@@ -93,7 +93,7 @@ function run(page, names, values) {
   settings(page, names, values);
   if (page === "watch") {
     stopHere();
-    shown = "run";
+    source = "run";
     fromGallery = "";
     showDrawer(false);
     player()?.expect(linked ? stepOf(opened) : null);
@@ -109,23 +109,23 @@ function run(page, names, values) {
  * @param {{ value: string }} props
  */
 function status(element, props) {
-  let said;
+  let message;
   try {
-    said = JSON.parse(props.value);
+    message = JSON.parse(props.value);
   } catch {
     return;
   }
   const page = element.closest("#compare") ? "compare" : "watch";
-  if (ended.has(page) && ACTIVE.includes(said.state)) return;
-  element.dataset.state = said.state;
-  put(/** @type {Element} */ (element.querySelector("span")), said.text);
+  if (ended.has(page) && ACTIVE.includes(message.state)) return;
+  element.dataset.state = message.state;
+  put(/** @type {Element} */ (element.querySelector("span")), message.text);
   // the run's settings for the address bar, as the server spelt them; a file has its own
-  if (said.query !== undefined && (page === "compare" || shown === "run")) {
-    remember(page, keepingStep(page, said.query));
+  if (message.query !== undefined && (page === "compare" || source === "run")) {
+    remember(page, keepingStep(page, message.query));
   }
-  if (said.notice !== undefined) player()?.tell(said.notice, true);
-  if (said.draw !== undefined) {
-    drawHere(JSON.parse(said.draw), {
+  if (message.notice !== undefined) player()?.tell(message.notice, true);
+  if (message.draw !== undefined) {
+    drawHere(JSON.parse(message.draw), {
       stream: (text) => player()?.stream(text),
       say(state, text) {
         props.value = JSON.stringify({ state, text });
@@ -147,15 +147,15 @@ function keepingStep(page, query) {
  * @param {Server} server
  */
 async function linkFile(api, server) {
-  shown = "file";
+  source = "file";
   fromGallery = "";
   unlinked = "";
   sayUnseen(api);
   const first = api.text.slice(0, api.text.indexOf("\n"));
-  const said = await server.link_of(first).catch(() => ({ error: "The server did not answer." }));
-  if (shown !== "file" || !api.text.startsWith(first)) return;
-  if ("error" in said) unlinked = `This file cannot be linked. ${said.error}`;
-  else remember("watch", keepingStep("watch", said.query));
+  const reply = await server.link_of(first).catch(() => ({ error: "The server did not answer." }));
+  if (source !== "file" || !api.text.startsWith(first)) return;
+  if ("error" in reply) unlinked = `This file cannot be linked. ${reply.error}`;
+  else remember("watch", keepingStep("watch", reply.query));
 }
 
 /**
@@ -171,8 +171,8 @@ async function save(api, server) {
         savePage(api, server, fromGallery, live, tell),
       trace: () => downloadTrace(api),
       link(/** @type {Tell} */ tell) {
-        if (shown === "file" && unlinked) tell(unlinked);
-        else copyLink(shown === "file" ? "It draws the run of this file again." : "", tell);
+        if (source === "file" && unlinked) tell(unlinked);
+        else copyLink(source === "file" ? "It draws the run of this file again." : "", tell);
       },
     });
   } catch {
@@ -187,7 +187,7 @@ function sayUnseen(api) {
 
 /**
  * Show a recorded run, as soon as there is a player, and say what there is to see.
- * @param {{ name: string, title: string, says: string, text: string }} entry
+ * @param {{ name: string, title: string, summary: string, text: string }} entry
  * @param {number | null} step to open at
  */
 function recorded(entry, step) {
@@ -196,12 +196,12 @@ function recorded(entry, step) {
     window.requestAnimationFrame(() => recorded(entry, step));
     return;
   }
-  shown = "recorded";
+  source = "recorded";
   fromGallery = entry.name;
   api.open(entry.text, entry.title);
   remember("watch", { [RUN]: entry.name });
   if (step !== null) api.seek(step);
-  api.tell(entry.says);
+  api.tell(entry.summary);
   sayUnseen(api);
 }
 
@@ -265,7 +265,7 @@ export const QAlignShell = {
   },
   pose,
   seek(/** @type {number} */ t) {
-    if (shown !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
+    if (source !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
   },
   /** The lab's settings for the address bar. */
   lab(/** @type {string} */ text) {
@@ -277,15 +277,15 @@ export const QAlignShell = {
   },
   /**
    * The server gets what the status line says: it does not know a run that the browser draws.
-   * @type {<T>(page: Page, said: T) => T}
+   * @type {<T>(page: Page, statusText: T) => T}
    */
-  stop(page, said) {
+  stop(page, statusText) {
     ended.add(page);
     if (page === "watch") {
       stopHere();
       player()?.stop();
     }
-    return said;
+    return statusText;
   },
   /** A search for a beta begins: what it says is shown, though a run was stopped before. */
   tune(/** @type {unknown[]} */ values) {
