@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.compare.page import Shown, compared
+from components.compare.page import Selection, matched_run
 from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
 from qalign_core.errors import QAlignError
@@ -54,13 +54,13 @@ def build_api(runs: Runs) -> None:
         Returns:
             JSON: each method's answer, whether it is right (null: unknown), its text, its cost.
         """
-        recording = Shown()
-        matched_run = compared(run, "flops", runs.limits.samples)
-        work = _texts(runs, lambda feed: draw_run(recording.follow(feed), runs, matched_run))
+        selection = Selection()
+        planned = matched_run(run, "flops", runs.limits.samples)
+        work = _texts(runs, lambda feed: draw_run(selection.follow(feed), runs, planned))
         async with aclosing(work) as texts:
             async for _ in texts:
                 yield ""  # only here a call that nobody reads any more can be ended
-        comparison = recording.comparison
+        comparison = selection.comparison
         assert comparison is not None, "a run that did not fail has a header"
         rows = [
             {

@@ -13,7 +13,7 @@ from dataclasses import asdict
 import gradio  # noqa: F401  spaces wants to be imported after it
 import spaces
 
-from components.compare.page import Shown, compared
+from components.compare.page import Selection, matched_run
 from components.session import gpu
 from components.session.drawing import draw_run
 from components.session.offer import Offer
@@ -44,12 +44,12 @@ async def main(folder: str) -> dict[str, object]:
     await run("embedded", Run(prompt="Tom has 5 eggs. How many?", steps=2))
     await run("tiny", tiny)
     if forked:
-        shown = Shown()
-        drawn = compared(tiny, "samples", runs.limits.samples)
-        work = runs.stream("visitor", lambda feed: draw_run(shown.follow(feed), runs, drawn))
+        selection = Selection()
+        planned = matched_run(tiny, "samples", runs.limits.samples)
+        work = runs.stream("visitor", lambda feed: draw_run(selection.follow(feed), runs, planned))
         async for _ in work:
             pass
-        said["compared"] = [len(shown.comparison.trace.steps), len(shown.comparison.pool)]
+        said["compared"] = [len(selection.comparison.trace.steps), len(selection.comparison.pool)]
         registry.load_language_model("tiny")  # here too, with an engine of this process
         await run("again", tiny)
         await run("too long", Run(prompt="Hi " * 100, lm="tiny", steps=2))

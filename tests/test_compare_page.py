@@ -16,7 +16,7 @@ import pytest
 from components.common.convergence import trust
 from components.common.evaluated import FOLDER, summarise
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
-from components.compare.page import RECORDED, Shown, link_of, reward_note
+from components.compare.page import RECORDED, Selection, link_of, reward_note
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.gallery import WATCH as WATCHED
@@ -54,14 +54,14 @@ def saved_comparison(path: Path) -> Comparison:
     return Comparison(parse_trace(path.read_text(encoding="utf-8")))
 
 
-def shown(comparison: Comparison, **more: Any) -> dict[str, Any]:
+def view_data(comparison: Comparison, **more: Any) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(view(comparison, state="done", **more))
     return data
 
 
 def test_every_rung_of_the_slider_has_the_cores_decisions() -> None:
     comparison = recorded_comparison()
-    data = shown(comparison)
+    data = view_data(comparison)
     for budget in ("flops", "samples"):
         cuts = ladder(comparison, budget)
         assert [(r["t"], r["n"]) for r in data["ladders"][budget]] == [(c.t, c.n) for c in cuts]
@@ -78,7 +78,7 @@ def test_every_rung_of_the_slider_has_the_cores_decisions() -> None:
 
 def test_vote_bars_sum_to_the_whole_equal_ones_look_equal_and_the_right_one_is_named() -> None:
     comparison = recorded_comparison()
-    for rung in shown(comparison)["ladders"]["flops"]:
+    for rung in view_data(comparison)["ladders"]["flops"]:
         for card in rung["cards"]:
             if card["bars"]:
                 assert sum(bar["share"] for bar in card["bars"]) == pytest.approx(1.0)
@@ -93,13 +93,13 @@ def test_vote_bars_sum_to_the_whole_equal_ones_look_equal_and_the_right_one_is_n
 
 def test_the_rule_has_this_runs_numbers() -> None:
     comparison = recorded_comparison()
-    found = outcomes(comparison, full_cut(comparison))
-    lines = {outcome.method: rule(comparison, outcome) for outcome in found}
-    assert f"of {found[0].n} states" in lines["qalign"].replace(",", "")
-    best, second = sorted((s.reward for s in comparison.pool[: found[1].n]), reverse=True)[:2]
+    results = outcomes(comparison, full_cut(comparison))
+    lines = {outcome.method: rule(comparison, outcome) for outcome in results}
+    assert f"of {results[0].n} states" in lines["qalign"].replace(",", "")
+    best, second = sorted((s.reward for s in comparison.pool[: results[1].n]), reverse=True)[:2]
     assert number(best) in lines["bon"]
     assert number(second) in lines["bon"]
-    share = dict(found[3].decision.shares)[found[3].decision.answer or ""]
+    share = dict(results[3].decision.shares)[results[3].decision.answer or ""]
     assert percent(share) in lines["wmv"]
 
 
@@ -107,8 +107,8 @@ def test_a_tie_is_said_to_be_one() -> None:
     comparison = recorded_comparison()
     by_answer = {comparison.extract(s.response.text): s for s in comparison.pool}  # type: ignore[misc]
     tied = changed(comparison, pool=tuple(by_answer.values())[:3])
-    found = outcomes(tied, full_cut(tied))[2]
-    assert "tied with another answer: the reward decides" in rule(tied, found)
+    outcome = outcomes(tied, full_cut(tied))[2]
+    assert "tied with another answer: the reward decides" in rule(tied, outcome)
 
 
 def test_what_is_equal_and_what_is_not_is_always_said() -> None:
@@ -128,29 +128,29 @@ def test_what_is_equal_and_what_is_not_is_always_said() -> None:
 def test_the_conclusion_names_every_method_once_beside_what_it_chose() -> None:
     comparison = recorded_comparison()
     for cut in ladder(comparison):
-        found = outcomes(comparison, cut)
-        said = conclusion(comparison, found)
-        answers = {o.decision.answer for o in found}
-        assert all(f"chose {answer}" in said for answer in answers)
-        assert said.count("chose") == len(answers)
+        results = outcomes(comparison, cut)
+        sentence = conclusion(comparison, results)
+        answers = {o.decision.answer for o in results}
+        assert all(f"chose {answer}" in sentence for answer in answers)
+        assert sentence.count("chose") == len(answers)
         if len(answers) > 1:
             for name in ("QAlign", "best-of-n", "majority vote", "weighted vote"):
-                assert said.count(name) == 1
-        for outcome in found:
+                assert sentence.count(name) == 1
+        for outcome in results:
             verdict = "right" if outcome.correct else "wrong"
-            assert f"chose {outcome.decision.answer}, which is {verdict}" in said
+            assert f"chose {outcome.decision.answer}, which is {verdict}" in sentence
 
 
 def test_a_conclusion_without_a_known_answer_judges_nothing() -> None:
     comparison = recorded_comparison()
     header = replace(comparison.header, reference=None)
     unknown = changed(comparison, header=header)
-    said = conclusion(unknown, outcomes(unknown, full_cut(unknown)))
-    assert "which is" not in said
+    sentence = conclusion(unknown, outcomes(unknown, full_cut(unknown)))
+    assert "which is" not in sentence
     opened = changed(comparison, header=replace(header, extractor=None))
-    said = conclusion(opened, outcomes(opened, full_cut(opened)))
-    assert "a text of reward" in said
-    assert "weighted MBR" in said
+    sentence = conclusion(opened, outcomes(opened, full_cut(opened)))
+    assert "a text of reward" in sentence
+    assert "weighted MBR" in sentence
 
 
 def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> None:
@@ -161,29 +161,30 @@ def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> No
     assert 0 < len(wrong) < len(comparison.pool)
     for pool, unseen in ((comparison.pool, False), (wrong, True)):
         these = changed(comparison, pool=pool)
-        found = outcomes(these, full_cut(these))
-        assert found[0].correct
+        results = outcomes(these, full_cut(these))
+        assert results[0].correct
         assert (
-            "is right, so no rule that chooses among them can be right" in conclusion(these, found)
+            "is right, so no rule that chooses among them can be right"
+            in conclusion(these, results)
         ) == unseen
 
 
 def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     comparison = recorded_comparison()
     kind = kind_of(comparison.header.prompt)
-    found = summarise(FOLDER / f"{kind}.zip")
-    last = list(paired(found.points, "qalign", "wmv"))[-1]
-    said = ranking(comparison)
-    assert f"on {len(found.results.records)} recorded problems of this kind" in said
-    assert f"the compute of {last.n} samples (138 here)" in said
-    assert gap(last) in said
-    assert standing(last) in said
+    summary = summarise(FOLDER / f"{kind}.zip")
+    last = list(paired(summary.points, "qalign", "wmv"))[-1]
+    sentence = ranking(comparison)
+    assert f"on {len(summary.results.records)} recorded problems of this kind" in sentence
+    assert f"the compute of {last.n} samples (138 here)" in sentence
+    assert gap(last) in sentence
+    assert standing(last) in sentence
     for header in (
         replace(comparison.header, prompt="Tell me of shells."),
         replace(comparison.header, rm="another"),
     ):
-        said = ranking(changed(comparison, header=header))
-        assert said == "One problem cannot rank the methods; whole sets of problems can."
+        sentence = ranking(changed(comparison, header=header))
+        assert sentence == "One problem cannot rank the methods; whole sets of problems can."
 
 
 def test_compare_goes_on_with_the_chain_and_the_samples_of_watch() -> None:
@@ -197,18 +198,18 @@ def test_compare_goes_on_with_the_chain_and_the_samples_of_watch() -> None:
 
 def test_the_chain_has_the_verdict_that_watch_gives_the_same_states() -> None:
     comparison = recorded_comparison()
-    data = shown(comparison)
+    data = view_data(comparison)
     for rung, cut in zip(data["ladders"]["flops"], ladder(comparison), strict=True):
         chains = [[s.state.reward for s in chain[: cut.t + 1]] for chain in comparison.chains]
-        found = trust(chains)
-        assert rung["cards"][0]["trust"] == f"Can I trust it? {found.sentence} {found.next}"
+        verdict = trust(chains)
+        assert rung["cards"][0]["trust"] == f"Can I trust it? {verdict.sentence} {verdict.next}"
         assert all(card["trust"] is None for card in rung["cards"][1:])
 
 
 def test_recycled_votes_stand_beside_the_plain_ones() -> None:
     comparison = recorded_comparison()
     cut = full_cut(comparison)
-    card = shown(comparison)["ladders"]["flops"][-1]["cards"][0]
+    card = view_data(comparison)["ladders"]["flops"][-1]["cards"][0]
     also = dict(recycled(comparison, cut).shares)
     for bar in card["bars"]:
         if bar["name"] in also:
@@ -227,7 +228,7 @@ def test_hostile_text_stays_text_in_the_view() -> None:
 def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
     comparison = recorded_comparison()
     header = replace(comparison.header, extractor=None, reference=None)
-    data = shown(changed(comparison, header=header), every_rung=False)
+    data = view_data(changed(comparison, header=header), every_rung=False)
     cards = data["ladders"]["flops"][-1]["cards"]
     assert [card["name"] for card in cards] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
     assert all(card["answer"] is None and card["correct"] is None for card in cards)
@@ -237,15 +238,15 @@ def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
 def test_the_rewards_are_told_in_the_words_of_the_prompt_and_of_the_model() -> None:
     comparison = recorded_comparison()
     opened = replace(comparison.header, extractor=None, reference=None)
-    for header, says, learned in (
+    for header, sentence, learned in (
         (comparison.header, "QAlign and weighted vote aim", "from problems with known answers"),
         (opened, "QAlign and weighted MBR aim", "how many constraints of a writing task are met"),
         (replace(opened, rm="length:30"), "QAlign and weighted MBR aim", ""),
     ):
-        said = reward_note(changed(comparison, header=header))
-        assert says in said
-        assert learned in said
-        assert ("The embedded reward model" in said) == bool(learned)
+        note = reward_note(changed(comparison, header=header))
+        assert sentence in note
+        assert learned in note
+        assert ("The embedded reward model" in note) == bool(learned)
 
 
 def test_nothing_drawn_yet_shows_progress_and_no_columns() -> None:
@@ -304,7 +305,7 @@ def test_a_link_draws_the_recorded_comparison_again() -> None:
 def test_each_visitor_looks_at_their_own_comparison() -> None:
     from copy import deepcopy
 
-    first = Shown(recorded_comparison())
+    first = Selection(recorded_comparison())
     second = deepcopy(first)
     second.follow(Feed())
     assert second.comparison is None
@@ -322,11 +323,11 @@ async def compare_page(visit: Visit, address: str, query: str = "", **options: A
 
 
 async def cards(page: Any) -> list[tuple[str, str]]:
-    found: list[list[str]] = await page.eval_on_selector_all(
+    rows: list[list[str]] = await page.eval_on_selector_all(
         "#compare-panel .qc-card",
         "all => all.map(c => [c.dataset.method, c.querySelector('.qc-answer b').textContent])",
     )
-    return [(method, answer) for method, answer in found]
+    return [(method, answer) for method, answer in rows]
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -339,11 +340,11 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
     await page.set_viewport_size({"width": 1280, "height": 900})
     comparison = recorded_comparison()
     # the conclusion stands above the cards, and the rest unfolds
-    said = f"{conclusion(comparison, outcomes(comparison, full_cut(comparison)))} "
-    said += f"{ranking(comparison)} See Results"
+    conclusion_text = f"{conclusion(comparison, outcomes(comparison, full_cut(comparison)))} "
+    conclusion_text += f"{ranking(comparison)} See Results"
     await page.wait_for_function(
         "said => document.querySelector('#compare-panel .qc-conclusion').textContent === said",
-        arg=said,
+        arg=conclusion_text,
     )
     sentence, card = [
         await page.locator(f"#compare-panel .qc-{name} >> nth=0").bounding_box()
@@ -361,15 +362,15 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
             "(s, to) => { s.value = to; s.dispatchEvent(new Event('input', { bubbles: true })); }",
             rung,
         )
-        found = outcomes(comparison, cuts[rung])
-        assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
+        results = outcomes(comparison, cuts[rung])
+        assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in results]
         line = await page.text_content("#compare-panel .qc-line")
-        assert line == level_line(comparison, found, "flops")
+        assert line == level_line(comparison, results, "flops")
     await page.get_by_role("link", name="See Results").click()
     await page.locator("#results-set").wait_for()
     await page.click("#tab-compare-button")
     # it takes Watch's problem until it is asked for another
-    shown = "document.querySelector('#compare-panel .qc-prompt').textContent"
+    prompt_text = "document.querySelector('#compare-panel .qc-prompt').textContent"
     link = await page.evaluate("QAlignShell.link()")
 
     async def watch(problem: str) -> None:
@@ -380,15 +381,15 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
         await page.click("#tab-compare-button")
 
     await watch("Tom has 2 eggs. How many?")
-    await page.wait_for_function(f"{shown} === 'Tom has 2 eggs. How many?'")
+    await page.wait_for_function(f"{prompt_text} === 'Tom has 2 eggs. How many?'")
     assert not await page.locator("#compare-panel .qc-card").first.is_visible()
     await page.wait_for_function("link => QAlignShell.link() === link", arg=link)
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
-    assert await page.evaluate(shown) == "Tom has 2 eggs. How many?"
+    assert await page.evaluate(prompt_text) == "Tom has 2 eggs. How many?"
     await page.get_by_text("Change the problem or the settings").click()
     await page.fill("#compare-prompt textarea", "What is 40+2?")
-    await page.wait_for_function(f"{shown} === 'What is 40+2?'")
+    await page.wait_for_function(f"{prompt_text} === 'What is 40+2?'")
     await watch("Ben has 3 nuts. How many?")
     assert await page.input_value("#compare-prompt textarea") == "What is 40+2?"
     assert page.errors == []
@@ -420,8 +421,8 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
         await page.click(".qc-save-json")
     saved = await (await download.value).path()
     comparison = saved_comparison(saved)
-    found = outcomes(comparison, full_cut(comparison))
-    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
+    results = outcomes(comparison, full_cut(comparison))
+    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in results]
     assert page.errors == []
 
 
@@ -440,21 +441,21 @@ async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in
     saved = await (await download.value).path()
     comparison = saved_comparison(saved)
     assert comparison.extract is None
-    found = outcomes(comparison, full_cut(comparison))
+    results = outcomes(comparison, full_cut(comparison))
     columns = await page.eval_on_selector_all(
         "#compare-panel .qc-card",
         "all => all.map(c => ['h3', '.qc-rule', '.qc-text'].map(at => c.querySelector(at)"
         ".textContent))",
     )
     assert [name for name, _, _ in columns] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
-    for (_, said, text), outcome in zip(columns, found, strict=True):
-        assert rule(comparison, outcome) in said
+    for (_, line, text), outcome in zip(columns, results, strict=True):
+        assert rule(comparison, outcome) in line
         assert outcome.decision.chosen is not None
         assert text == outcome.decision.chosen.response.text
     settings = page.get_by_text("Change the problem or the settings")
     await settings.click()
-    asked = 'Write one sentence. Use the word "answer" and end with the word "is".'
-    await page.fill("#compare-prompt textarea", asked)
+    prompt = 'Write one sentence. Use the word "answer" and end with the word "is".'
+    await page.fill("#compare-prompt textarea", prompt)
     await page.click("#compare-extractor input")  # a writing task asks for no answer by itself
     await page.get_by_role("option", name="As the problem asks", exact=True).click()
     await settings.click()
@@ -463,8 +464,8 @@ async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in
         "#compare-panel .qc[data-state=done] .qc-answer >> text=constraints met >> nth=3"
     )
     # every text of the toys ends "The answer is 18." and has more than one sentence
-    said = await page.locator("#compare-panel .qc-answer").all_inner_texts()
-    assert [text.strip() for text in said] == ["2 of 3 constraints met"] * 4
+    headlines = await page.locator("#compare-panel .qc-answer").all_inner_texts()
+    assert [text.strip() for text in headlines] == ["2 of 3 constraints met"] * 4
     facts = await page.text_content("#compare-panel .qc-facts >> nth=0")
     assert "uses “answer”; ends with “is”" in facts
     assert "Not methas one sentence" in facts

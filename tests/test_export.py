@@ -73,16 +73,16 @@ def test_the_trace_in_a_page_is_the_trace(make):
 
 
 def test_title_and_caption_are_texts():
-    made = page(toy_trace(2), title="</title><img src=x>", caption="<script>hit</script> & more")
-    assert "img" not in Scripts(made).opened
-    assert len(Scripts(made).scripts) == 3
-    assert "&lt;script&gt;hit&lt;/script&gt; &amp; more" in made
+    markup = page(toy_trace(2), title="</title><img src=x>", caption="<script>hit</script> & more")
+    assert "img" not in Scripts(markup).opened
+    assert len(Scripts(markup).scripts) == 3
+    assert "&lt;script&gt;hit&lt;/script&gt; &amp; more" in markup
 
 
 def test_a_page_is_300_kb_or_less_beside_its_trace_and_names_no_host():
     text = RECORDED.read_text("utf-8")
-    made = page(text)
-    assert len(made.encode()) - len(as_data(text).encode()) <= 300_000
+    markup = page(text)
+    assert len(markup.encode()) - len(as_data(text).encode()) <= 300_000
     around = "".join(page_around(parse_trace(text).header))
     assert set(re.findall(r"https?://[^\s\"')]+", around)) <= {"http://www.w3.org/2000/svg"}
 
@@ -108,13 +108,13 @@ def test_the_command_of_a_run_asks_for_that_run(run):
     words = shlex.split(command_of(run))
     assert words[0] == "qalign"
     options = read(words[1:])
-    asked = run_of(options).with_changes(matched=run.matched)
-    said = {name for name in Sampling.__slots__ if getattr(options, name) is not None}
+    parsed = run_of(options).with_changes(matched=run.matched)
+    options_set = {name for name in Sampling.__slots__ if getattr(options, name) is not None}
     for name in Run.kinds():
-        if name not in Sampling.__slots__ or name in said:
-            assert getattr(asked, name) == getattr(run, name), name
+        if name not in Sampling.__slots__ or name in options_set:
+            assert getattr(parsed, name) == getattr(run, name), name
     # the sampling that goes without saying is the model's own: 128 tokens for one of the hub
-    assert ("max_new_tokens" in said) == (run.lm != "embedded")
+    assert ("max_new_tokens" in options_set) == (run.lm != "embedded")
 
 
 def test_the_command_writes_the_page_and_says_what_is_wrong_in_one_sentence(tmp_path, capsys):
@@ -128,9 +128,9 @@ def test_the_command_writes_the_page_and_says_what_is_wrong_in_one_sentence(tmp_
     ):
         capsys.readouterr()
         assert main(["export", str(trace), "--html", str(target)]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith("qalign: ")
-        assert said.count("\n") == 1
+        error = capsys.readouterr().err
+        assert error.startswith("qalign: ")
+        assert error.count("\n") == 1
 
 
 FULL = """
@@ -138,8 +138,8 @@ import sys
 from pathlib import Path
 from qalign_study.commands import main
 
-made, plain = map(Path, sys.argv[2:])
-assert main(["export", sys.argv[1], "--html", str(made)]) == 2
+target, plain = map(Path, sys.argv[2:])
+assert main(["export", sys.argv[1], "--html", str(target)]) == 2
 try:
     plain.write_text("new" * 10_000)  # the control
 except OSError:
@@ -148,18 +148,18 @@ except OSError:
 
 
 def test_a_page_is_written_as_a_whole_or_not_at_all(tmp_path):
-    made, plain = tmp_path / "made.html", tmp_path / "plain.html"
-    for path in (made, plain):
+    target, plain = tmp_path / "made.html", tmp_path / "plain.html"
+    for path in (target, plain):
         path.write_text("what was there before")
     limited = f'ulimit -f 8; exec {shlex.quote(sys.executable)} -c {shlex.quote(FULL)} "$@"'
-    places = [str(each) for each in (RECORDED, made, plain)]
+    places = [str(each) for each in (RECORDED, target, plain)]
     result = subprocess.run(
         ["bash", "-c", limited, "bash", *places],
         cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert f"{made} cannot be written (File too large)" in result.stderr
-    assert made.read_text("utf-8") == "what was there before"
+    assert f"{target} cannot be written (File too large)" in result.stderr
+    assert target.read_text("utf-8") == "what was there before"
     assert result.stdout.split() == [f"{plain.stat().st_size}"]
     assert "what was there" not in plain.read_text("utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made.html", "plain.html"]
@@ -194,12 +194,12 @@ def test_a_notebook_shows_a_trace_in_a_frame_of_its_own():
 async def test_a_page_plays_from_a_disk_with_no_network(visit, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(page(RECORDED.read_text("utf-8"), title="One chain"), encoding="utf-8")
-    shown = await visit(path.as_uri())
-    await shown.locator(PLAYING).wait_for()
-    assert shown.hosts == {""}  # nothing but the file
-    assert await shown.inner_text("h1") == "One chain"
+    opened_page = await visit(path.as_uri())
+    await opened_page.locator(PLAYING).wait_for()
+    assert opened_page.hosts == {""}  # nothing but the file
+    assert await opened_page.inner_text("h1") == "One chain"
     wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await shown.evaluate(wider) <= 0
+    assert await opened_page.evaluate(wider) <= 0
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -207,11 +207,11 @@ async def test_a_page_plays_from_a_disk_with_no_network(visit, tmp_path):
 async def test_hostile_texts_do_nothing_in_a_page(visit, tmp_path, make):
     path = tmp_path / "page.html"
     path.write_text(page(make(), title=HOSTILE[0], caption=HOSTILE[3]), encoding="utf-8")
-    shown = await visit(path.as_uri())
-    await shown.evaluate(f"{API}.seek(2)")
-    assert await shown.evaluate("window.hit") is None
-    assert await shown.locator("img").count() == 0
-    assert shown.hosts == {""}
+    opened_page = await visit(path.as_uri())
+    await opened_page.evaluate(f"{API}.seek(2)")
+    assert await opened_page.evaluate("window.hit") is None
+    assert await opened_page.locator("img").count() == 0
+    assert opened_page.hosts == {""}
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -219,8 +219,8 @@ async def test_a_page_plays_in_a_frame_that_may_do_nothing_else(visit, tmp_path)
     path = tmp_path / "notebook.html"
     frame = show(parse_trace(toy_trace(8))).markup
     path.write_text(f'<!doctype html><title>Cell</title><i class="qp"></i>{frame}', "utf-8")
-    shown = await visit(path.as_uri(), width=900, moving=True)
-    inside = shown.frames[1]
+    opened_page = await visit(path.as_uri(), width=900, moving=True)
+    inside = opened_page.frames[1]
     await inside.locator(PLAYING).wait_for()
     await inside.get_by_role("button", name="Pause").click()
     assert not await inside.evaluate(f"{API}.position.playing")

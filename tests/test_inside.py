@@ -13,7 +13,7 @@ from toys import ToyLM, ToyRM
 
 from components.session.runs import Runs
 from components.session.user_text import MAX_WORDS
-from components.watch.inside import MAX_TEXTS, questions
+from components.watch.inside import MAX_TEXTS, text_functions
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
@@ -44,8 +44,8 @@ async def test_a_text_is_weighed_as_it_was_drawn_bit_by_bit(sampling):
     ids = lm.encode(PROMPT)
     for seed in range(3):
         done = await lm.engine.complete(ids, (), sampling=sampling, seed=seed)
-        weighed = await lm.score_tokens(ids, done.tokens)
-        assert [each.log_p for each in weighed] == list(map(rounded, done.log_probs))
+        scores = await lm.score_tokens(ids, done.tokens)
+        assert [each.log_p for each in scores] == list(map(rounded, done.log_probs))
 
 
 async def test_a_tail_is_read_in_chunks_without_a_decoding_step_wherever_it_begins():
@@ -53,20 +53,20 @@ async def test_a_tail_is_read_in_chunks_without_a_decoding_step_wherever_it_begi
     ids = lm.encode(PROMPT)
     before = lm.engine.n_steps
     done = await lm.extend(ids, (), seed=1)
-    drawn = lm.engine.n_steps
-    assert drawn - before >= len(done), "the control: a draw takes a step per token"
+    steps = lm.engine.n_steps
+    assert steps - before >= len(done), "the control: a draw takes a step per token"
     every = await lm.score_tokens(ids, done.tokens)
     for first in (1, len(done) // 2, len(done) - 3, len(done) - 1):
         assert await lm.score_tokens(ids, done.tokens, first=first) == every[first:]
-    assert lm.engine.n_steps == drawn
+    assert lm.engine.n_steps == steps
 
 
 async def test_another_temperature_weighs_otherwise():  # the control of the test above
-    drawn, other = (embedded(Sampling(temperature=t)) for t in (1.0, 1.5))
-    ids = drawn.encode(PROMPT)
-    done = await drawn.engine.complete(ids, (), sampling=drawn.sampling, seed=1)
-    weighed = await other.score_tokens(ids, done.tokens)
-    assert max(abs(a.log_p - b) for a, b in zip(weighed, done.log_probs, strict=True)) > 0.01
+    usual, other = (embedded(Sampling(temperature=t)) for t in (1.0, 1.5))
+    ids = usual.encode(PROMPT)
+    done = await usual.engine.complete(ids, (), sampling=usual.sampling, seed=1)
+    scores = await other.weigh(ids, done.tokens)
+    assert max(abs(a.log_p - b) for a, b in zip(scores, done.log_probs, strict=True)) > 0.01
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -74,15 +74,15 @@ async def test_the_likeliest_tokens_are_told_best_first_and_none_that_is_never_d
     lm = embedded(sampling)
     ids = lm.encode(PROMPT)
     response = await lm.extend(ids, (), seed=4)
-    weighed = await lm.score_tokens(ids, response.tokens, top=8)
-    for piece, each in zip(response.pieces, weighed, strict=True):
+    scores = await lm.score_tokens(ids, response.tokens, top=8)
+    for piece, each in zip(response.pieces, scores, strict=True):
         values = [p for _, p in each.others]
         assert values == sorted(values, reverse=True)
         assert sum(map(math.exp, values)) <= 1 + 1e-9
         assert len(values) <= (sampling.top_k or 8)
-        told = dict(each.others)
-        if piece in told:
-            assert rounded(told[piece]) == each.log_p
+        others = dict(each.others)
+        if piece in others:
+            assert rounded(others[piece]) == each.log_p
 
 
 async def test_words_of_a_visitor_never_end_a_text_or_begin_a_turn():
@@ -102,39 +102,39 @@ async def test_words_of_a_visitor_never_end_a_text_or_begin_a_turn():
 
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
-    _, rewrite = questions(Runs())
-    asked = {"who": "me", "header": HEADER, "tokens": IDS[0], "cut": 8, "words": " 30 + 7 = 37.",
+    _, rewrite = text_functions(Runs())
+    request = {"who": "me", "header": HEADER, "tokens": IDS[0], "cut": 8, "words": " 30 + 7 = 37.",
              "ends": ends, "seed": 5}  # fmt: skip
-    found = await rewrite(asked)
-    again = await rewrite(asked)
-    assert again == found  # the seed is the model's only chance
+    reply = await rewrite(request)
+    again = await rewrite(request)
+    assert again == reply  # the seed is the model's only chance
     header = parse_trace(RECORDED).header
     lm, rm = embedded(header.run.sampling), load_reward_model("embedded")
     rewards = []
-    for told in (found["old"], found["new"]):
-        text = lm.extend_with_text(tuple(told["tokens"]), "", ended=False)
+    for text_data in (reply["old"], reply["new"]):
+        text = lm.extend_with_text(tuple(text_data["tokens"]), "", ended=False)
         rewards.append(await rm.score(header.prompt, text))
-        weighed = await lm.score_tokens(lm.encode(header.prompt), text.tokens)
-        assert told["reward"] == rewards[-1]
-        assert told["log_prob"] == pytest.approx(sum(w.log_p for w in weighed), abs=1e-9)
-        assert told["log_target"] == told["log_prob"] + told["reward"] / header.beta
-    old, new = found["old"], found["new"]
-    assert new["tokens"][: 8 + found["typed"]][:8] == IDS[0][:8]
+        scores = await lm.score_tokens(lm.encode(header.prompt), text.tokens)
+        assert text_data["reward"] == rewards[-1]
+        assert text_data["log_prob"] == pytest.approx(sum(w.log_p for w in scores), abs=1e-9)
+        assert text_data["log_target"] == text_data["log_prob"] + text_data["reward"] / header.beta
+    old, new = reply["old"], reply["new"]
+    assert new["tokens"][: 8 + reply["typed"]][:8] == IDS[0][:8]
     assert "".join(new["pieces"]).startswith("".join(old["pieces"][:8]) + " 30 + 7 = 37.")
-    assert (len(new["tokens"]) == 8 + found["typed"]) == ends
-    assert found["gain"] == pytest.approx(new["log_target"] - old["log_target"])
+    assert (len(new["tokens"]) == 8 + reply["typed"]) == ends
+    assert reply["gain"] == pytest.approx(new["log_target"] - old["log_target"])
     ratio = length_ratio(new=len(new["tokens"]), old=len(old["tokens"]))
-    assert found["log_alpha"] == log_acceptance(
+    assert reply["log_alpha"] == log_acceptance(
         header.target, new=Scores(rewards[1]), old=Scores(rewards[0]), log_correction=ratio
     )
 
 
 async def test_in_a_sharper_target_the_rule_asks_for_the_probability_too():
-    _, rewrite = questions(Runs())
+    _, rewrite = text_functions(Runs())
     sharper = json.dumps(json.loads(HEADER) | {"sharpness": 3.0})
-    asked = {"who": "me", "tokens": IDS[0], "cut": 5, "words": " 7 boxes.", "ends": False,
+    request = {"who": "me", "tokens": IDS[0], "cut": 5, "words": " 7 boxes.", "ends": False,
              "seed": 3}  # fmt: skip
-    plain, sharp = [await rewrite(asked | {"header": head}) for head in (HEADER, sharper)]
+    plain, sharp = [await rewrite(request | {"header": head}) for head in (HEADER, sharper)]
     old, new = sharp["old"], sharp["new"]
     difference = new["log_prob"] - old["log_prob"]
     lead = (new["reward"] - old["reward"]) / json.loads(HEADER)["beta"]
@@ -144,7 +144,7 @@ async def test_in_a_sharper_target_the_rule_asks_for_the_probability_too():
     assert sharp["log_alpha"] != plain["log_alpha"]
 
 
-ASKED = {"who": "me", "header": HEADER, "tokens": IDS[0], "cut": 5, "words": "", "ends": True,
+REQUEST = {"who": "me", "header": HEADER, "tokens": IDS[0], "cut": 5, "words": "", "ends": True,
          "seed": 3, "texts": [IDS[0]], "top": 3}  # fmt: skip
 HOSTILE = {
     "nobody": (None, {"who": None}),
@@ -173,21 +173,21 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_what_cannot_be_gets_one_sentence(kind):
     which, changes = HOSTILE[kind]
-    asked = questions(Runs())
-    for ask in asked if which is None else [asked[which]]:
-        found = await ask(ASKED | changes)
-        assert set(found) == {"error"}
-        assert found["error"].endswith(".")
-        assert found["error"].count(". ") + found["error"].count("\n") == 0
-    for ask in asked:
+    functions = text_functions(Runs())
+    for ask in functions if which is None else [functions[which]]:
+        reply = await ask(REQUEST | changes)
+        assert set(reply) == {"error"}
+        assert reply["error"].endswith(".")
+        assert reply["error"].count(". ") + reply["error"].count("\n") == 0
+    for ask in functions:
         assert set(await ask(changes.get("who"))) == {"error"}
 
 
 async def test_a_model_that_does_not_tell_says_so():
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    weigh, _ = questions(runs)
-    found = await weigh(ASKED)
-    assert found["error"].startswith("toy does not return the probabilities of tokens; ")
+    score, _ = text_functions(runs)
+    reply = await score(REQUEST)
+    assert reply["error"].startswith("toy does not return the probabilities of tokens; ")
 
 
 class Waits(ToyLM):
@@ -195,10 +195,10 @@ class Waits(ToyLM):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.may = asyncio.Event(), asyncio.Event()
+        self.requested, self.may = asyncio.Event(), asyncio.Event()
 
-    async def score_tokens(self, prompt_ids, tokens, *, top):
-        self.asked.set()
+    async def weigh(self, prompt_ids, tokens, *, top):
+        self.requested.set()
         await self.may.wait()
         return ()
 
@@ -209,15 +209,15 @@ class Waits(ToyLM):
 async def test_a_question_waits_in_the_queue_and_a_newer_one_of_its_page_ends_it():
     lm = Waits()
     load = lambda *_: (lm, ToyRM())  # noqa: E731
-    weigh, _ = questions(Runs(Limits(runs=1, queue=1), load=load))
-    asked = {"header": HEADER, "texts": [[1]]}
-    first = asyncio.create_task(weigh(asked | {"who": "me"}))
-    await lm.asked.wait()
-    second = asyncio.create_task(weigh(asked | {"who": "you"}))
-    third = asyncio.create_task(weigh(asked | {"who": "they"}))  # behind a full queue: it waits
+    score, _ = text_functions(Runs(Limits(runs=1, queue=1), load=load))
+    request = {"header": HEADER, "texts": [[1]]}
+    first = asyncio.create_task(score(request | {"who": "me"}))
+    await lm.requested.wait()
+    second = asyncio.create_task(score(request | {"who": "you"}))
+    third = asyncio.create_task(score(request | {"who": "they"}))  # behind a full queue: it waits
     for _ in range(20):  # until they have their places
         await asyncio.sleep(0)
-    newer = asyncio.create_task(weigh(asked | {"who": "me"}))
+    newer = asyncio.create_task(score(request | {"who": "me"}))
     assert "A newer request" in (await first)["error"]
     lm.may.set()
     for each in (second, third, newer):
@@ -255,9 +255,9 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     assert 0 == min(weights) < max(weights) <= 42
     await page.locator(".qp-shade").nth(0).focus()
     await page.keyboard.press("ArrowRight")
-    told = await page.inner_text(".qp-opinion")
-    assert f"token 2 of {len(IDS[1])}" in told
-    assert "Likeliest here" in told
+    opinion = await page.inner_text(".qp-opinion")
+    assert f"token 2 of {len(IDS[1])}" in opinion
+    assert "Likeliest here" in opinion
     assert await page.evaluate(f"{API}.position.t") == 1  # the keys were the text's
 
     await page.evaluate(f"{API}.openTab('hand')")

@@ -81,24 +81,24 @@ LOOK = """() => {
 }"""
 
 
-async def looked(page, trace: str) -> list[tuple[Step, dict]]:
+async def look_at_steps(page, trace: str) -> list[tuple[Step, dict]]:
     """Each step after the first draft, and what stands on the page at its end."""
-    found = []
+    rows = []
     for step in parse_trace(trace).steps[1:]:
         await page.evaluate(f"api.seek({step.t})")
         await at(page, step.t)
-        found.append((step, await page.evaluate(LOOK)))
-    return found
+        rows.append((step, await page.evaluate(LOOK)))
+    return rows
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def told(alone):
+async def step_pages(alone):
     """What the page says of each step of a toy trace."""
     alone.errors.clear()
     await alone.evaluate("(text) => api.open(text, 'Recorded run')", toy_trace())
-    found = await looked(alone, toy_trace())
+    rows = await look_at_steps(alone, toy_trace())
     assert alone.errors == []
-    return found
+    return rows
 
 
 LANES = "(name) => document.querySelector(`.qp-${name}-row .qp-${name}`).textContent"
@@ -114,9 +114,9 @@ async def test_a_block_step_shows_what_is_kept_rewritten_and_kept_again(opened):
         await page.evaluate(f"api.seek({step.t})")
         await at(page, step.t)
         old, new, n = step.current.response.pieces, step.proposal.response.pieces, step.kept_again
-        shown = [await page.evaluate(LANES, name) for name in ("kept", "old", "new", "again")]
+        lanes = [await page.evaluate(LANES, name) for name in ("kept", "old", "new", "again")]
         parts = old[: step.index], old[step.index : -n], new[step.index : -n], old[-n:]
-        assert shown == ["".join(part) for part in parts]
+        assert lanes == ["".join(part) for part in parts]
         assert await again.is_visible()
         cells = await page.locator(".qp-cell-body").all_inner_texts()
         assert cells[0].startswith(f"i = {step.index} of {len(old)}: a block begins there")
@@ -137,8 +137,8 @@ async def test_a_block_step_shows_what_is_kept_rewritten_and_kept_again(opened):
     assert page.errors == []
 
 
-async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(told, opened):
-    for step, page in told:
+async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(step_pages, opened):
+    for step, page in step_pages:
         cells = page["cells"]
         n, new = len(step.current.response), len(step.proposal.response)
         old, proposed = step.current.reward, step.proposal.reward
@@ -169,7 +169,7 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(told, 
         assert page["verdict"] == ("yes" if step.accepted else "no")
     # of a sharper target there is a third factor, the core's
     trace = sharper_trace()
-    for step, page in await looked(await opened(trace), trace):
+    for step, page in await look_at_steps(await opened(trace), trace):
         chance = page["cells"][3]
         old, new = step.current, step.proposal
         factors = [
@@ -192,14 +192,14 @@ async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(opened
         open_now = [await b.is_visible() for b in await page.locator(".qp-cell-body").all()]
         # the chance stays beside the coin and the verdict that it leads to
         assert open_now[:5] == [k == phase or 3 <= k < phase for k in range(5)]
-        told = await page.locator(".qp-strip .qp-brief").all_inner_texts()
-        assert [bool(words) for words in told] == [k <= phase for k in range(6)]
-    assert numbers(told[0]) == [step.index, len(step.current.response)]
-    assert numbers(told[1]) == [len(step.proposal.response) - step.index]
+        briefs = await page.locator(".qp-strip .qp-brief").all_inner_texts()
+        assert [bool(words) for words in briefs] == [k <= phase for k in range(6)]
+    assert numbers(briefs[0]) == [step.index, len(step.current.response)]
+    assert numbers(briefs[1]) == [len(step.proposal.response) - step.index]
     difference = step.proposal.reward - step.current.reward
-    assert numbers(told[2]) == [pytest.approx(difference, abs=5.1e-3)]
-    assert numbers(told[3])[0] == pytest.approx(math.exp(step.log_alpha), abs=5.1e-4)
-    assert numbers(told[4])[0] == pytest.approx(math.exp(step.log_u), abs=5.1e-4)
+    assert numbers(briefs[2]) == [pytest.approx(difference, abs=5.1e-3)]
+    assert numbers(briefs[3])[0] == pytest.approx(math.exp(step.log_alpha), abs=5.1e-4)
+    assert numbers(briefs[4])[0] == pytest.approx(math.exp(step.log_u), abs=5.1e-4)
 
 
 async def test_a_text_is_struck_through_only_once_it_has_lost(opened):
@@ -232,8 +232,8 @@ async def test_the_cut_of_a_long_text_is_in_view(visit, size):
             assert [part for part in parts if not await page.evaluate(inside, part)] == []
 
 
-async def test_a_ratio_above_one_stands_beside_alpha_one(told):
-    for step, page in told:
+async def test_a_ratio_above_one_stands_beside_alpha_one(step_pages):
+    for step, page in step_pages:
         old, new = step.current, step.proposal
         ratio = math.exp(new.reward - old.reward) * len(old.response) / len(new.response)
         _, above, product = page["cells"][3].partition("before the limit of 1, the product is ")
@@ -269,24 +269,24 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(opened):
         await at(page, t)
         done, states = parsed.steps[1 : t + 1], parsed.states[: t + 1]
         differ = [step.accepted for step in done if step.changed]
-        said = [
+        captions = [
             await page.inner_text(f"{panel} .qp-value")
             for panel in ("[data-stage=trace]", ".qp-rate", ".qp-histogram")
         ]
-        assert said[0] == f"now {states[-1].reward:.2f}".replace("-", "−")
+        assert captions[0] == f"now {states[-1].reward:.2f}".replace("-", "−")
         overall = 100 * sum(step.accepted for step in done) / t
-        assert numbers(said[1])[0] == pytest.approx(overall, abs=0.51)
+        assert numbers(captions[1])[0] == pytest.approx(overall, abs=0.51)
         if differ:
             rate = 100 * sum(differ) / len(differ)
-            assert numbers(said[1])[1] == pytest.approx(rate, abs=0.51)
-        mean, alone, *_ = numbers(said[2])
+            assert numbers(captions[1])[1] == pytest.approx(rate, abs=0.51)
+        mean, alone, *_ = numbers(captions[2])
         assert mean == pytest.approx(sum(s.reward for s in states) / len(states), abs=5.1e-3)
         base = parsed.rewards
         assert alone == pytest.approx(sum(base) / len(base), abs=5.1e-3)
         shares = await page.locator(".qp-much").all_inner_texts()
         votes = Counter(extract_number(s.response.text) for s in states).most_common(4)
-        for shown, (_, n) in zip(shares, votes, strict=False):
-            assert numbers(shown) == [n, pytest.approx(100 * n / len(states), abs=0.51)]
+        for text, (_, n) in zip(shares, votes, strict=False):
+            assert numbers(text) == [n, pytest.approx(100 * n / len(states), abs=0.51)]
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0, 5.0])
@@ -301,16 +301,16 @@ async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is
     for t in (1, 7, 32):
         await page.evaluate(f"api.seek({t})")
         await at(page, t)
-        drawn = await page.locator("svg:has(> .qp-bars) > path").evaluate_all(
+        paths = await page.locator("svg:has(> .qp-bars) > path").evaluate_all(
             "all => all.map((path) => path.getAttribute('d'))"
         )
-        tops = [float(y) for path in drawn for y in re.findall(r"V(-?[\d.]+)", path or "")]
+        tops = [float(y) for path in paths for y in re.findall(r"V(-?[\d.]+)", path or "")]
         assert min(tops) == pytest.approx(8, abs=0.06)
-        said = await page.locator(".qp-value", has_text="effective samples").inner_text()
-        (shown,) = re.findall(r"target from ([\d.]+) effective samples", said)
-        assert float(shown) == pytest.approx(worth, rel=5.1e-3)
-        assert ("too few to draw" in said) == (worth < 5)
-        assert bool(drawn[2]) == (worth >= 5)  # bars, the model alone, the target
+        caption = await page.locator(".qp-value", has_text="effective samples").inner_text()
+        (effective,) = re.findall(r"target from ([\d.]+) effective samples", caption)
+        assert float(effective) == pytest.approx(worth, rel=5.1e-3)
+        assert ("too few to draw" in caption) == (worth < 5)
+        assert bool(paths[2]) == (worth >= 5)  # bars, the model alone, the target
 
 
 async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visit):
@@ -340,14 +340,16 @@ async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(
         await page.get_by_label("later half only").focus()
         for half in (True, False):
             await page.keyboard.press("Space")  # which plays elsewhere
-            drawn = await page.evaluate(BOX)  # a page around it may style all boxes otherwise
-            assert drawn == ["auto", "none"]
+            box = await page.evaluate(BOX)  # a page around it may style all boxes otherwise
+            assert box == ["auto", "none"]
             counted = states[t // 2 : t + 1] if half else states[: t + 1]
             await page.locator(".qp-votes .qp-value", has_text=f"{len(counted)} states").wait_for()
             if half:
-                said = await page.inner_text(".qp-votes [role=status]")
-                assert said.startswith(f"Without the first {t // 2} of {t + 1} states (burn-in), ")
-                (now, share), (before, old) = re.findall(r"(\S+) [✓✗] has (\d+)%", said)
+                sentence = await page.inner_text(".qp-votes [role=status]")
+                assert sentence.startswith(
+                    f"Without the first {t // 2} of {t + 1} states (burn-in), "
+                )
+                (now, share), (before, old) = re.findall(r"(\S+) [✓✗] has (\d+)%", sentence)
                 for votes, leader, whole in ((counted, now, share), (states[: t + 1], before, old)):
                     ((answer, n),) = Counter(votes).most_common(1)
                     assert (leader, int(whole)) == (answer, round(100 * n / len(votes)))
@@ -370,8 +372,8 @@ async def test_a_player_in_a_hidden_part_is_drawn_to_size_when_it_is_shown(visit
     )
 
 
-async def test_what_if_shows_the_verdict_of_the_same_u_at_half_and_double_beta(told):
-    for step, page in told:
+async def test_what_if_shows_the_verdict_of_the_same_u_at_half_and_double_beta(step_pages):
+    for step, page in step_pages:
         if not step.changed:
             continue
         difference = step.proposal.reward - step.current.reward
@@ -440,18 +442,18 @@ async def test_the_menu_and_its_keys_go_to_steps_that_teach(visit):
     trace = toy_trace(64)
     steps = parse_trace(trace).steps[1:]
     page = await open_player(visit, trace)
-    taken = [s.t for s in steps if s.accepted and s.changed]
-    for t in taken[:3]:
+    moves = [s.t for s in steps if s.accepted and s.changed]
+    for t in moves[:3]:
         await page.click("text=Jump to")
         await page.get_by_role("button", name="next accepted").first.click()
         await at(page, t)
     await page.focus(".qp")
     worse = [s.t for s in steps if s.accepted and s.proposal.reward < s.current.reward]
     better = [s.t for s in steps if not s.accepted and s.proposal.reward > s.current.reward]
-    for key, found in (("w", worse), ("b", better)):
+    for key, places in (("w", worse), ("b", better)):
         await page.evaluate("api.seek(0)")
         await at(page, 0)
-        for t in [*found[:3]]:
+        for t in [*places[:3]]:
             await page.keyboard.press(key)
             await at(page, t)
     assert worse
@@ -472,9 +474,9 @@ async def test_a_jump_that_has_nowhere_to_go_says_so(visit):
     assert await page.evaluate("api.position.t") == 0
 
 
-async def test_a_rejected_step_counts_the_old_text_again(told):
+async def test_a_rejected_step_counts_the_old_text_again(step_pages):
     stay = 1
-    for step, page in told:
+    for step, page in step_pages:
         stay = 1 if step.accepted and step.changed else stay + 1
         assert page["bead"].endswith(f"×{stay}")
 
@@ -554,22 +556,22 @@ async def test_tree_lineage_and_table_agree_with_the_chain(visit):
     trace = toy_trace(64)
     parsed = parse_trace(trace)
     page = await open_player(visit, trace)
-    told = await page.evaluate(
+    counts = await page.evaluate(
         """() => { const { leaves } = QAlignInside.prefixTree(api.trace.chains);
         return { times: leaves.map(({ time }) => time).filter((n) => n),
           texts: leaves.length, rejected: leaves.reduce((n, leaf) => n + leaf.rejected, 0),
           writers: QAlignInside.writers(api.trace.chains[0], 64) }; }"""
     )
     states = [s.response.tokens for s in parsed.states]
-    assert sorted(told["times"]) == sorted(states.count(x) for x in set(states))
-    assert told["texts"] == len({s.proposal.response.tokens for s in parsed.steps})
-    assert told["rejected"] == sum(not s.accepted for s in parsed.steps)
+    assert sorted(counts["times"]) == sorted(states.count(x) for x in set(states))
+    assert counts["texts"] == len({s.proposal.response.tokens for s in parsed.steps})
+    assert counts["rejected"] == sum(not s.accepted for s in parsed.steps)
     written: list[int] = []
     for step in parsed.steps:
         if step.accepted:
             rest = len(step.proposal.response) - step.index
             written = written[: step.index] + [step.t] * rest
-    assert told["writers"] == written
+    assert counts["writers"] == written
     await page.evaluate("(api.seek(20), api.openTab('table'))")
     await page.wait_for_selector("tr[aria-current]")
     cells = await page.locator("tr[aria-current] > *").all_inner_texts()
@@ -608,10 +610,10 @@ async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_alo
     await page.wait_for_function(PAINTED)
     await page.locator(".qp-river").scroll_into_view_if_needed()
     await page.mouse.click(*await page.evaluate(MIDDLE))
-    told = page.locator(".qp-river-told")
-    await told.get_by_text("states").wait_for()
+    branch = page.locator(".qp-river-branch")
+    await branch.get_by_text("states").wait_for()
     assert await page.evaluate("api.position.t") < 20
-    of = re.findall(r"(\d+) states of (\d+)", await told.inner_text())
+    of = re.findall(r"(\d+) states of (\d+)", await branch.inner_text())
     assert of[0][1] == str(len(parsed.states))
     await page.locator(".qp-river").focus()
     # along the widest branches, one ends at the text of most states
@@ -661,11 +663,11 @@ async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is
         for k in range(3)
     ]
     pooled = Counter(answer for chain in states for answer in chain)
-    shown = [numbers(x)[0] for x in await page.locator(".qp-much").all_inner_texts()]
-    assert shown[: len(pooled)] == sorted(pooled.values(), reverse=True)[:4]
-    told = await page.inner_text(".qp-agree")
+    counts = [numbers(x)[0] for x in await page.locator(".qp-much").all_inner_texts()]
+    assert counts[: len(pooled)] == sorted(pooled.values(), reverse=True)[:4]
+    sentence = await page.inner_text(".qp-agree")
     leading = {Counter(chain).most_common(1)[0][0] for chain in states}
-    assert told.startswith("All 3 chains say") == (len(leading) == 1)
+    assert sentence.startswith("All 3 chains say") == (len(leading) == 1)
     key = "[data-stage=trace] .qp-key >> text=other chains"
     assert await page.locator(key).is_visible()
     # a key names only what is drawn
@@ -703,10 +705,10 @@ async def test_hostile_texts_are_shown_and_never_run(visit, way):
     for tab in ("tree", "lineage", "table"):
         await page.evaluate(f"api.openTab('{tab}')")
         await page.wait_for_selector(".qp-view > *")
-    shown = await page.evaluate("document.querySelector('.qp-new').textContent")
+    proposal = await page.evaluate("document.querySelector('.qp-new').textContent")
     for text in HOSTILE:
         literal = text.replace("\u202e", "⟨U+202E⟩").replace("\u2066", "⟨U+2066⟩")
-        assert literal.replace("\u0000", "␀") in shown
+        assert literal.replace("\u0000", "␀") in proposal
     assert HOSTILE[0] in await page.inner_text(".qp-prompt")
     assert await page.evaluate(HITS) == [0, 0]
     assert await page.evaluate(WIDER) <= 0
@@ -758,12 +760,12 @@ async def test_a_broken_file_gets_one_sentence_and_changes_nothing(opened, kind)
         parse_trace(BROKEN[kind])
     page = await opened(toy_trace())
     await page.evaluate("api.seek(7)")
-    said = await page.evaluate(
+    sentence = await page.evaluate(
         "(text) => { try { api.open(text); return '' } catch (e) { return e.message } }",
         BROKEN[kind],
     )
-    assert said.endswith(".")
-    assert said.count(". ") <= 1
+    assert sentence.endswith(".")
+    assert sentence.count(". ") <= 1
     assert await page.evaluate("[api.position.t, api.position.last]") == [7, 32]
 
 

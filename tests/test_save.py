@@ -18,7 +18,7 @@ from qalign_core.record.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 API = "document.querySelector('#watch-player .qp').qalign"
-DRAWN = {
+TAGS = {
     *("svg", "title", "desc", "g", "rect", "text", "tspan", "path", "circle", "line"),
     "clipPath",
 }
@@ -74,8 +74,8 @@ def drawing(path: Path) -> tuple[set[str], str]:
     """The elements of a drawing, and what it says; there is nothing in it but these."""
     elements = list(ElementTree.parse(path).iter())
     names = {element.tag.removeprefix("{http://www.w3.org/2000/svg}") for element in elements}
-    given = {name for element in elements for name in element.attrib}
-    assert {name for name in given if re.match(r"on|.*href|style|class", name)} == set()
+    attributes = {name for element in elements for name in element.attrib}
+    assert {name for name in attributes if re.match(r"on|.*href|style|class", name)} == set()
     return names, " ".join(text for element in elements for text in element.itertext())
 
 
@@ -104,16 +104,16 @@ async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(page, vi
     suffix = next(step for step in steps[1:] if not (step.kept_again or step.refused))
     await open_menu(page, text, block.t)
     # the pictures of an animation are drawn by the same function
-    _, said = drawing(await saved(page, "Step as SVG", tmp_path))
-    assert "kept again" in said
-    assert "p(rest|new)/p(rest|old)" in said
+    _, words = drawing(await saved(page, "Step as SVG", tmp_path))
+    assert "kept again" in words
+    assert "p(rest|new)/p(rest|old)" in words
     path = await saved(page, "Page as HTML", tmp_path)
     again = await visit(path.as_uri())
     await again.evaluate(f"document.querySelector('.qp').qalign.seek({block.t})")
     await again.locator(".qp-again-row").wait_for()
     await open_menu(page, text, suffix.t)
-    _, said = drawing(await saved(page, "Step as SVG", tmp_path))
-    assert "kept again" not in said
+    _, words = drawing(await saved(page, "Step as SVG", tmp_path))
+    assert "kept again" not in words
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -121,10 +121,10 @@ async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(pag
     await open_menu(page, RECORDED.read_text("utf-8"), 13, dark=dark)
     step = await saved(page, "Step as SVG", tmp_path)
     assert step.name == "qalign-seed-701-step-13.svg"
-    names, said = drawing(step)
-    assert names <= DRAWN
+    names, text = drawing(step)
+    assert names <= TAGS
     for words in ("Ruth starts with 6 eggs.", "Step 13", "u = 0.847", "Rejected", "β = 3"):
-        assert words in said
+        assert words in text
     picture = await saved(page, "Step as PNG", tmp_path)
     with Image.open(picture) as image:
         assert image.size == (2560, 1440)
@@ -134,9 +134,9 @@ async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(pag
     titles = await figures(page)
     assert len(titles) == PANELS
     for title in titles[: PANELS if not dark else 1]:
-        names, said = drawing(await saved(page, f"{title} as SVG", tmp_path))
-        assert names <= DRAWN
-        assert title in said
+        names, text = drawing(await saved(page, f"{title} as SVG", tmp_path))
+        assert names <= TAGS
+        assert title in text
         assert colours(await saved(page, f"{title} as PNG", tmp_path)) > 20
 
 
@@ -144,13 +144,13 @@ async def test_hostile_texts_are_texts_in_what_is_saved(page, tmp_path):
     await open_menu(page, hostile_trace(), 2)
     files = [await saved(page, "Step as SVG", tmp_path)]
     files += [await saved(page, f"{title} as SVG", tmp_path) for title in await figures(page)]
-    told = ""
-    for names, said in map(drawing, files):
-        assert names <= DRAWN
-        told += said
-    assert HOSTILE[0] in told
-    assert HOSTILE[3] in told
-    assert "\u202e" not in told
+    all_text = ""
+    for names, text in map(drawing, files):
+        assert names <= TAGS
+        all_text += text
+    assert HOSTILE[0] in all_text
+    assert HOSTILE[3] in all_text
+    assert "\u202e" not in all_text
     assert await page.evaluate("window.hit") is None
 
 
@@ -193,9 +193,9 @@ async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(page, tm
     path = tmp_path / (await saving.value).suggested_filename
     await (await saving.value).save_as(path)
     assert path.name == "compare-curves.svg"
-    said = "".join(ElementTree.parse(path).getroot().itertext())
-    assert "QAlign" in said
-    assert "Best-of-n" in said
+    text = "".join(ElementTree.parse(path).getroot().itertext())
+    assert "QAlign" in text
+    assert "Best-of-n" in text
     assert "Plex" not in path.read_text("utf-8")
 
 
@@ -211,6 +211,6 @@ async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(pag
         path = tmp_path / (await saving.value).suggested_filename
         await (await saving.value).save_as(path)
         root = ElementTree.parse(path).getroot()
-        said = "".join(root.itertext())
-        assert all(word in said for word in words), figure
+        text = "".join(root.itertext())
+        assert all(word in text for word in words), figure
         assert "var(--" not in path.read_text("utf-8"), "its colors are written in it"

@@ -33,8 +33,8 @@ def write(folder: Path, **modules: str) -> Path:
 )
 def test_no_script_makes_markup_or_code_from_a_text(path):
     source = path.read_text(encoding="utf-8")
-    found = [word for word in MARKUP_OR_CODE_FROM_TEXT if word in source]
-    assert found == []
+    words = [word for word in MARKUP_OR_CODE_FROM_TEXT if word in source]
+    assert words == []
 
 
 def test_nodes_are_made_in_one_place():
@@ -61,19 +61,19 @@ def test_the_scripts_run_before_any_module_script_of_gradios():
 
 
 def test_what_saves_and_the_encoders_of_others_are_not_in_the_head():
-    there, asked_for = head(), bundle(ROOT / "assets/web/export/export.js")
+    there, fetched = head(), bundle(ROOT / "assets/web/export/export.js")
     for name in ("drawStep", "framesOf", "GIFEncoder"):
-        assert name in asked_for
+        assert name in fetched
         assert name not in there
 
 
 def test_the_scripts_of_others_are_named_with_their_versions_and_have_their_licences():
     vendor = WEB / "vendor"
-    told = (vendor / "README.md").read_text(encoding="utf-8")
+    readme = (vendor / "README.md").read_text(encoding="utf-8")
     scripts = [path for path in vendor.iterdir() if path.suffix not in (".md", ".LICENSE")]
     assert len(scripts) == 1
     for path in scripts:
-        assert re.search(rf"\| `{path.name}` \| .* \d+\.\d+\.\d+, .* \| MIT \|", told)
+        assert re.search(rf"\| `{path.name}` \| .* \d+\.\d+\.\d+, .* \| MIT \|", readme)
         assert path.with_suffix(".LICENSE").stat().st_size > 1000
 
 

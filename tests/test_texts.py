@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import PROMPT, ToyLM
 
-from components.compare.page import compared
+from components.compare.page import matched_run
 from components.compare.view import view
 from components.session.drawing import draw_run
 from components.session.offer import Offer, needs_gpu
@@ -178,7 +178,7 @@ def test_a_chain_of_the_command_line_is_steered_by_one(capsys):
 async def test_a_page_draws_and_compares_with_one():
     models = ToyLM(), load_reward_model("0.5*mood + 0.5*contains:shells")
     runs = Runs(Limits(), load=lambda *_: models)
-    run = compared(Run(PROMPT, rm=models[1].id, steps=6, pool=8), "samples", 64)
+    run = matched_run(Run(PROMPT, rm=models[1].id, steps=6, pool=8), "samples", 64)
     async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, run)):
         shown = now
     assert shown.status.state == "finished"

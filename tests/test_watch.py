@@ -17,7 +17,7 @@ API = "document.querySelector('#watch-player .qp').qalign"
 
 
 async def set_length(page, steps: int, pool: int) -> None:
-    """Of the next run; a link that names it would set a seed too."""
+    """Set the length of the next run; a link that names it would set a seed too."""
     await page.click("#watch-settings")
     drawer = page.locator("#watch-drawer")
     await drawer.get_by_text("More", exact=True).click()
@@ -135,7 +135,7 @@ STOP = """(k) => {
 PLACES = """() => ({
   panel: document.querySelector('.learn-panel').offsetHeight,
   stage: document.querySelector('#watch .qp').getBoundingClientRect().top })"""
-SAID = ["A language model rewrites its own answer", "Run it live"]
+SENTENCES = ["A language model rewrites its own answer", "Run it live"]
 TOPS = """(said) => {
   const seen = [...document.querySelectorAll('p, button')].filter((n) => n.checkVisibility(
     { visibilityProperty: true }) && n.getBoundingClientRect().height);
@@ -155,15 +155,15 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visi
             await page.wait_for_function(STOP, arg=k)
             places.append(await page.evaluate(PLACES))
             boxes = await page.evaluate(BOXES)
-            shown = STAGE if width > 1000 else {"problem", "text", "votes" if k == 7 else "chance"}
-            for name in shown - ({"verdict"} if k == 0 else set()):
+            stages = STAGE if width > 1000 else {"problem", "text", "votes" if k == 7 else "chance"}
+            for name in stages - ({"verdict"} if k == 0 else set()):
                 _, top, _, bottom = boxes[name]
                 assert places[k]["panel"] <= top + 1, (k, name)
                 assert bottom <= height, (k, name)
             assert await page.evaluate(WHOLE, 1 if k == 0 else 0 if k == 1 else 3), (width, k)
-            for said, tops in (await page.evaluate(TOPS, SAID)).items():
-                assert len(tops) == 1, (k, said)
-                assert 0 <= tops[0] < places[k]["panel"], (k, said)
+            for sentence, tops in (await page.evaluate(TOPS, SENTENCES)).items():
+                assert len(tops) == 1, (k, sentence)
+                assert 0 <= tops[0] < places[k]["panel"], (k, sentence)
             if k < 7:
                 await page.click(".learn-next")
         assert places == [places[0]] * 8
@@ -197,9 +197,9 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit,
     assert not await page.evaluate(f"{API}.position.playing")  # and it says how to play it
     assert "▶ continues" in await page.inner_text(".q-status")
     for state in ("loading", "sampling"):  # what the run said before it ended may come after that
-        was, said = await page.evaluate(LATE, state)
+        was, text = await page.evaluate(LATE, state)
         assert was == "stopped"
-        assert "▶ continues" in said
+        assert "▶ continues" in text
     assert await page.evaluate(LATE, "finished") == ["finished", "It goes on."]  # the control
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
@@ -318,7 +318,7 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     )
     await page.click("#watch-tune")
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'finished'")
-    assert any("proposals tried" in said for said in await page.evaluate("said"))
+    assert any("proposals tried" in line for line in await page.evaluate("said"))
     beta, rate = re.match(r"β = (\S+) accepts (\d+)%", await page.inner_text(".q-status")).groups()
     assert 35 <= int(rate) <= 65
     await page.wait_for_function(
@@ -366,14 +366,14 @@ async def test_the_address_follows_the_recorded_run_and_traces_are_saved_opened_
     await (await waiting.value).save_as(path)
     await page.keyboard.press("Escape")
     assert parse_trace(path.read_text(encoding="utf-8")).steps
-    for text, said in ((toy_trace(6), "Opened file"), ("{}", None)):
+    for text, origin in ((toy_trace(6), "Opened file"), ("{}", None)):
         path.write_text(text, encoding="utf-8")
         async with page.expect_file_chooser() as choosing:
             await page.locator("#watch-player").get_by_text("Open a trace").click()
         await (await choosing.value).set_files(path)
-        if said:
+        if origin:
             await page.wait_for_function(
-                f"document.querySelector('.qp-origin').textContent === '{said}'"
+                f"document.querySelector('.qp-origin').textContent === '{origin}'"
             )
             assert await page.evaluate(f"{API}.position.last") == 6
         else:

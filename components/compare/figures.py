@@ -38,8 +38,8 @@ def shares(
 ) -> npt.NDArray[np.float64]:
     """The share of the weight in each bin, shape [BINS]; they sum to 1."""
     counts, _ = np.histogram(rewards, bins=edges, weights=weights)
-    found: npt.NDArray[np.float64] = counts / counts.sum()
-    return found
+    shares_: npt.NDArray[np.float64] = counts / counts.sum()
+    return shares_
 
 
 def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False) -> go.Figure:
@@ -49,18 +49,18 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     normal mixture fitted to all base samples, and its tilt by exp(reward / beta) over the rows
     that aim at it.
     """
-    found = outcomes(comparison, cut)
+    results = outcomes(comparison, cut)
     states = [step.state.reward for step in comparison.steps_to(cut.t)]
     pool = [sample.reward for sample in comparison.pool[: cut.n]]
     names = naming(comparison)
-    of_chain = [o for o in found if o.rule.draws == "chain"]
-    weighted = [o for o in found if o.rule.draws == "pool" and o.rule.weights is not None]
-    plain = [o for o in found if o not in of_chain and o not in weighted]
-    said = "The same, weighted: {:.1f} effective samples"
+    of_chain = [o for o in results if o.rule.draws == "chain"]
+    weighted = [o for o in results if o.rule.draws == "pool" and o.rule.weights is not None]
+    plain = [o for o in results if o not in of_chain and o not in weighted]
+    weighted_title = "The same, weighted: {:.1f} effective samples"
     rows: list[tuple[str, str, list[float], Sequence[float], list[Outcome]]] = [
         (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), plain),
         *(
-            (said.format(o.effective), colour(o.method), pool, o.decision.weights, [o])
+            (weighted_title.format(o.effective), colour(o.method), pool, o.decision.weights, [o])
             for o in weighted
         ),
         (
@@ -144,10 +144,10 @@ def _overlay(
     x = np.linspace(edges[0], edges[-1], 400)
     width = edges[1] - edges[0]
     top = 0.0
-    said = "target: the same, tilted by exp(reward / β)"
+    tilted_title = "target: the same, tilted by exp(reward / β)"
     for row, law, title in (
         (1, fitted, "normal mixture of the model alone"),
-        *((row, aimed, said if row == aims[0] else "") for row in aims),
+        *((row, aimed, tilted_title if row == aims[0] else "") for row in aims),
     ):
         y = law.density(x) * width
         top = max(top, float(y.max()))

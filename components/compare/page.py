@@ -37,7 +37,7 @@ BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples":
 AT_LEAST, SHARE_OF_TIME = 0.25, 0.15
 """Seconds between two updates, and the most of a run's time that goes into showing it."""
 
-IDLE = Status("idle", "A recorded comparison is shown. Press Compare to draw a new one.")
+IDLE = Status("idle", "A recorded comparison is selection. Press Compare to draw a new one.")
 
 PANEL = """
 const host = element.querySelector(".qc-host");
@@ -67,16 +67,16 @@ RUNGS = 10
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
 
 
-class Shown:
-    """What one visitor looks at, a recorded comparison or the run of a feed; a session has its own.
+class Selection:
+    """The comparison on a visitor's screen, recorded or from a feed; each session has its own.
 
     It is no dataclass: Gradio would copy the whole comparison whenever it describes the page.
 
     Attributes:
-        recorded: what is shown until a run is begun.
-        budget: the one that is made equal.
-        cut: the budget that is looked at; None for the largest.
-        feed: that of the run that was begun here, if any was.
+        recorded: the comparison shown until a run begins.
+        budget: the budget that is equal for all methods.
+        cut: the selected size of the budget; None for the largest.
+        feed: the feed of the run that began here, if any.
     """
 
     def __init__(self, recorded: Comparison | None = None, budget: Budget = "flops") -> None:
@@ -86,22 +86,22 @@ class Shown:
 
     @property
     def comparison(self) -> Comparison | None:
-        """The one that is shown; that of a run grows with every step and sample."""
+        """The comparison on screen; a run's comparison grows with every step and sample."""
         if self.feed is None:
             return self.recorded
         trace = self.feed.trace
         return None if trace is None else Comparison(trace)
 
     def follow(self, feed: Feed) -> Feed:
-        """Show what this feed's run draws."""
+        """Show this feed's run from now on."""
         self.feed = feed
         return feed
 
-    def __deepcopy__(self, memo: dict[int, object]) -> "Shown":
-        return Shown(self.comparison, self.budget)  # the comparison itself never changes
+    def __deepcopy__(self, memo: dict[int, object]) -> "Selection":
+        return Selection(self.comparison, self.budget)  # the comparison itself never changes
 
     def histograms(self, mixture: bool) -> Any:
-        """The figure of the budget that is looked at; nothing while there is nothing."""
+        """Draw the histograms of the selected budget; skip the update if nothing has been drawn."""
         if self.comparison is None or not self.comparison.ready:
             return gr.skip()
         cut = self.cut or full_cut(self.comparison, self.budget)
@@ -109,7 +109,7 @@ class Shown:
 
 
 def curve_figure(comparison: Comparison, budget: Budget) -> Any:
-    """The figure of the methods against compute."""
+    """Draw the methods against compute."""
     draws = draws_of(comparison)
     points = curves(draws, cuts=ladder(comparison, budget, rungs=RUNGS))
     return compute_curves(comparison, points, draws.measure)
@@ -134,21 +134,21 @@ LEARNED = {
 
 
 def curve_note(comparison: Comparison) -> str:
-    """What the curves show, and what their bands do not know."""
-    says = CURVES[measure_of(comparison)]
+    """Describe the curves, and the variation that their bands leave out."""
+    measure = CURVES[measure_of(comparison)]
     if writing_task(comparison) is not None:
-        says += ". The marks below show how many constraints its text meets with these draws"
+        measure += ". The marks below show how many constraints its text meets with these draws"
     text = f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
     if len(comparison.chains) == 1:
         text = (
             "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
             "differences between chains. Run several chains to include them."
         )
-    return heading("What would more compute buy?", f"The curves show {says}. {text}")
+    return heading("What would more compute buy?", f"The curves show {measure}. {text}")
 
 
 def reward_note(comparison: Comparison) -> str:
-    """The use of the rewards, and what the embedded model learned about such prompts."""
+    """Describe how the rewards are used, and what the embedded model learned to score."""
     vote = in_a_sentence(naming(comparison)["wmv"].word)
     learned = LEARNED[comparison.extract is None] * (comparison.header.rm == Run.rm)
     return heading(
@@ -158,16 +158,16 @@ def reward_note(comparison: Comparison) -> str:
     )
 
 
-def _budget(said: object) -> Budget:
-    return "samples" if said == "samples" else "flops"
+def _budget(value: object) -> Budget:
+    return "samples" if value == "samples" else "flops"
 
 
-def compared(run: Run, budget: Budget, samples: int) -> Run:
-    """The run that a comparison draws: its pool costs what the chains do, or has as many samples.
+def matched_run(run: Run, budget: Budget, samples: int) -> Run:
+    """Return the run of a comparison: its pool has the chains' compute, or as many samples.
 
     Args:
-        run: the chains.
-        budget: what is made equal.
+        run: the settings of the chains.
+        budget: the quantity that is equal.
         samples: the largest pool that the server allows.
     """
     if budget == "flops":
@@ -176,7 +176,7 @@ def compared(run: Run, budget: Budget, samples: int) -> Run:
 
 
 def link_of(run: Run, budget: Budget) -> str:
-    """The query that draws this comparison again."""
+    """Return the query that draws this comparison again."""
     query = run.query()
     return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
 
@@ -214,8 +214,8 @@ def build_compare_page(
     Args:
         runs: of this server.
         demo: the app.
-        looked_at: changes when a visitor first looks at the page; then the recorded run is drawn.
-        watched: the settings of Watch; its problem is this page's until another is asked for.
+        looked_at: changes when a visitor first opens the page; then the recorded run is shown.
+        watched: the settings of Watch; this page uses its problem until the visitor sets one here.
     """
     recorded = Comparison(load_trace(RECORDED))
     start = recorded.header.run
@@ -228,7 +228,7 @@ def build_compare_page(
             status = status_line(status_value(IDLE))
         stale_line("compare")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
-        form, asked, kind = _form(start, runs)
+        form, budget_choice, kind = _form(start, runs)
         add_prompt_warning(foreign, form, runs.offer)
         panel = gr.HTML(
             value="",
@@ -252,72 +252,72 @@ def build_compare_page(
         gr.HTML(save_line("compare-histograms"), **PLAIN)
     ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
     saver = file_saver()
-    shown = gr.State(Shown(recorded))
+    selection = gr.State(Selection(recorded))
 
-    def finished(shown: Shown, state: str, mixture: bool) -> dict[Any, Any]:
-        """Everything that the page shows, once nothing more is drawn."""
-        comparison = shown.comparison
+    def finished(selection: Selection, state: str, mixture: bool) -> dict[Any, Any]:
+        """Return the updates of all outputs, once the run has ended."""
+        comparison = selection.comparison
         if comparison is None or not comparison.ready:
             return {}
         return {
-            panel: view(comparison, state=state, budget=shown.budget),
+            panel: view(comparison, state=state, budget=selection.budget),
             ranks: ranking(comparison),
-            compute: curve_figure(comparison, shown.budget),
+            compute: curve_figure(comparison, selection.budget),
             about: curve_note(comparison),
             seen: reward_note(comparison),
-            histograms: shown.histograms(mixture),
+            histograms: selection.histograms(mixture),
         }
 
     async def on_run(
-        request: gr.Request, shown: Shown, mixture: bool, *values: Any
+        request: gr.Request, selection: Selection, mixture: bool, *values: Any
     ) -> AsyncIterator[dict[Any, Any]]:
         try:
-            *settings, said = values
-            wanted, budget = form.read(settings), _budget(said)
+            *settings, choice = values
+            wanted, budget = form.read(settings), _budget(choice)
         except QAlignError as error:
             yield {status: status_value(Status("failed", f"Failed: {error}."))}
             return
-        shown.feed, shown.budget, shown.cut = Feed(), budget, None
+        selection.feed, selection.budget, selection.cut = Feed(), budget, None
         more = {"query": link_of(wanted, budget)}
-        drawn = compared(wanted, budget, runs.limits.samples)
+        planned = matched_run(wanted, budget, runs.limits.samples)
         due = 0.0
         stream = runs.stream(
             str(request.session_hash),
-            lambda feed: draw_run(shown.follow(feed), runs, drawn),
+            lambda feed: draw_run(selection.follow(feed), runs, planned),
         )
         async for now in stream:
-            told = {status: status_value(now.status, **more)}
-            if time.monotonic() >= due and (comparison := shown.comparison) is not None:
+            updates = {status: status_value(now.status, **more)}
+            if time.monotonic() >= due and (comparison := selection.comparison) is not None:
                 began = time.monotonic()
-                told[panel] = await asyncio.to_thread(
+                updates[panel] = await asyncio.to_thread(
                     view, comparison, state="live", budget=budget, every_rung=False
                 )
                 took = time.monotonic() - began
                 due = time.monotonic() + max(AT_LEAST, took / SHARE_OF_TIME)
-            yield told
+            yield updates
         # Stop shows the same, and which of the two comes last is not certain
         state = "stopped" if now.status.state == "stopped" else "done"
-        all_of_it = await asyncio.to_thread(finished, shown, state, mixture)
-        yield {status: told[status], **all_of_it}
+        all_of_it = await asyncio.to_thread(finished, selection, state, mixture)
+        yield {status: updates[status], **all_of_it}
 
     async def on_stop(
-        shown: Shown, mixture: bool, said: str, request: gr.Request
+        selection: Selection, mixture: bool, line: str, request: gr.Request
     ) -> dict[Any, Any]:
-        now = await stop_run(runs, str(request.session_hash), said)
+        now = await stop_run(runs, str(request.session_hash), line)
         if from_json(now)["state"] == "idle":
             return {status: now}
-        return {**await asyncio.to_thread(finished, shown, "stopped", mixture), status: now}
+        return {**await asyncio.to_thread(finished, selection, "stopped", mixture), status: now}
 
-    def on_cut(shown: Shown, mixture: bool, event: gr.EventData) -> Any:
+    def on_cut(selection: Selection, mixture: bool, event: gr.EventData) -> Any:
         try:
-            shown.cut = Cut(int(event.t), int(event.n))
-            return shown.histograms(mixture)
+            selection.cut = Cut(int(event.t), int(event.n))
+            return selection.histograms(mixture)
         except (QAlignError, AttributeError, TypeError, ValueError):
-            shown.cut = None  # a browser sent what this page never sends
+            selection.cut = None  # a browser sent what this page never sends
             return gr.skip()
 
-    def on_save(shown: Shown, event: gr.EventData) -> Any:
-        comparison = shown.comparison
+    def on_save(selection: Selection, event: gr.EventData) -> Any:
+        comparison = selection.comparison
         if comparison is None:
             return gr.skip()
         kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
@@ -326,26 +326,26 @@ def build_compare_page(
         seed, beta = comparison.header.seed, comparison.header.beta
         return json.dumps({"name": f"qalign-compare-seed{seed}-beta{beta:g}.{kind}", "text": text})
 
-    def on_look(shown: Shown, mixture: bool) -> Any:
-        made = {} if shown.feed else finished(shown, "recorded", mixture)
+    def on_look(selection: Selection, mixture: bool) -> Any:
+        updates = {} if selection.feed else finished(selection, "recorded", mixture)
         # a run may have been begun, and be done, by then
-        return gr.skip() if shown.feed else made
+        return gr.skip() if selection.feed else updates
 
     def on_load(request: gr.Request) -> Any:
         query = request.query_params
-        found = linked("compare", query, runs, start)
-        if found is None:
+        link = linked("compare", query, runs, start)
+        if link is None:
             return gr.skip()
-        wanted, said = found
-        ready = status_value(Status("idle", f"{said} Press Compare to draw it."))
-        return {**form.show(wanted), asked: _budget(query.get("budget")), status: ready}
+        wanted, sentence = link
+        ready = status_value(Status("idle", f"{sentence} Press Compare to draw it."))
+        return {**form.show(wanted), budget_choice: _budget(query.get("budget")), status: ready}
 
-    widgets = [*form.values(), asked]
-    drawn = [panel, ranks, compute, about, seen, histograms]
+    widgets = [*form.values(), budget_choice]
+    outputs = [panel, ranks, compute, about, seen, histograms]
     running = run.click(
         on_run,
-        [shown, mixture, *widgets],
-        [*drawn, status],
+        [selection, mixture, *widgets],
+        [*outputs, status],
         js=f"(...v) => {{ QAlignCompare.panel()?.start(); "
         f"QAlignShell.run('compare', {form.names('budget')}, v.slice(2)); return v; }}",
         concurrency_limit=None,
@@ -353,8 +353,8 @@ def build_compare_page(
     )
     stop.click(
         on_stop,
-        [shown, mixture, status],
-        [*drawn, status],
+        [selection, mixture, status],
+        [*outputs, status],
         js="(...v) => { QAlignCompare.panel()?.stop(); return QAlignShell.stop('compare', v); }",
         cancels=[running],
         queue=False,
@@ -370,10 +370,12 @@ def build_compare_page(
         gr.on(
             [text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE
         )
-    form.watch(budget=asked)
+    form.watch(budget=budget_choice)
     events = cast(Any, panel)
-    events.cut(on_cut, [shown, mixture], histograms, **PRIVATE)
-    mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **PRIVATE)
-    events.save(on_save, shown, saver, **PRIVATE)
+    events.cut(on_cut, [selection, mixture], histograms, **PRIVATE)
+    mixture.change(
+        lambda selection, on: selection.histograms(on), [selection, mixture], histograms, **PRIVATE
+    )
+    events.save(on_save, selection, saver, **PRIVATE)
     demo.load(on_load, None, [*widgets, status], **PRIVATE)
-    looked_at.change(on_look, [shown, mixture], drawn, concurrency_limit=2, **PRIVATE)
+    looked_at.change(on_look, [selection, mixture], outputs, concurrency_limit=2, **PRIVATE)

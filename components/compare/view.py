@@ -49,16 +49,16 @@ COUNTED = {
     True: "2 × parameters × tokens, for both models",
     False: "counted in tokens, because the size of a model is unknown",
 }
-"""The counted costs, in one line, by whether FLOPs are known."""
+"""The unit of compute in one line, by whether FLOPs are known."""
 
 
 def naming(comparison: Comparison) -> dict[str, Idea]:
-    """The words for the rules at this kind of prompt."""
+    """Return the words for the rules at this kind of prompt."""
     return names_of(comparison.extract is None)
 
 
 def writing_task(comparison: Comparison) -> WritingTask | None:
-    """What the prompt of a writing task asks for; None for other prompts."""
+    """Parse the prompt of a writing task; None for other prompts."""
     return read_writing_task(comparison.header.prompt) if comparison.extract is None else None
 
 
@@ -69,13 +69,13 @@ def view(
     budget: Budget = "flops",
     every_rung: bool = True,
 ) -> str:
-    """All that the panel shows, as JSON.
+    """Return the panel's content as JSON.
 
     Args:
-        comparison: what has been drawn so far.
+        comparison: the draws so far.
         state: "live", "done", "stopped" or "recorded".
-        budget: which of the two comparisons is shown first.
-        every_rung: False leaves out all budgets but the largest, while a run goes on.
+        budget: the comparison that is shown first.
+        every_rung: False keeps only the largest budget, for a run in progress.
     """
     header = comparison.header
     texts: dict[str, int] = {}
@@ -87,7 +87,7 @@ def view(
             ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
     n_states = len(comparison.trace.steps)
     planned = header.chains * (header.steps + 1)
-    drawn = (
+    progress = (
         f"{_count(n_states, 'chain state')} of {max(planned, n_states):,}, "
         f"{_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
     )
@@ -100,7 +100,7 @@ def view(
             "open_ended": comparison.extract is None,
             "accounting": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs "
             "only the tokens after its cut.",
-            "progress": {"done": min(n_states, planned), "of": planned, "text": drawn},
+            "progress": {"done": min(n_states, planned), "of": planned, "text": progress},
             "ladders": ladders,
             "texts": list(texts),
         },
@@ -111,21 +111,21 @@ def view(
 def _rung(
     comparison: Comparison, cut: Cut, budget: Budget, texts: dict[str, int]
 ) -> dict[str, Any]:
-    found = outcomes(comparison, cut)
+    results = outcomes(comparison, cut)
     with_waste = recycled(comparison, cut)
     return {
         "t": cut.t,
         "n": cut.n,
-        "conclusion": conclusion(comparison, found),
-        "line": level_line(comparison, found, budget),
-        "waits": waits(found),
-        "cards": [_card(comparison, cut, outcome, with_waste, texts) for outcome in found],
+        "conclusion": conclusion(comparison, results),
+        "line": level_line(comparison, results, budget),
+        "waits": waits(results),
+        "cards": [_card(comparison, cut, outcome, with_waste, texts) for outcome in results],
     }
 
 
-def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget) -> str:
-    """What is made equal, in one sentence with both sides' numbers."""
-    chain, pool = _sides(found)
+def level_line(comparison: Comparison, results: Sequence[Outcome], budget: Budget) -> str:
+    """Describe the equal budget in one sentence, with the numbers of both sides."""
+    chain, pool = _sides(results)
     unit = comparison.header.meter.unit
     apart = abs(chain.spent - pool.spent) / max(pool.spent, 1)
     spent = f"{si(chain.spent, unit)} against {si(pool.spent, unit)}"
@@ -137,40 +137,40 @@ def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget)
     return f"Equal compute: {sides}; {spent}, {percent(apart)} apart."
 
 
-def waits(found: Sequence[Outcome]) -> str:
-    """What equal compute does not make equal: how long one waits for it."""
-    chain, pool = _sides(found)
+def waits(results: Sequence[Outcome]) -> str:
+    """Describe the waiting time, which equal compute does not make equal."""
+    chain, pool = _sides(results)
     return (
         f"The waiting time is not equal. The chain writes {chain.sequential:,} new tokens in a "
         f"row. Samples can be drawn in parallel, and the longest has {pool.sequential:,} tokens."
     )
 
 
-def _sides(found: Sequence[Outcome]) -> tuple[Outcome, Outcome]:
-    """A rule over the chain and one over the samples: what was drawn is the same for others."""
-    chain, pool = (next(o for o in found if o.rule.draws == side) for side in ("chain", "pool"))
+def _sides(results: Sequence[Outcome]) -> tuple[Outcome, Outcome]:
+    """Return one rule over the chain and one over the samples; others use the same draws."""
+    chain, pool = (next(o for o in results if o.rule.draws == side) for side in ("chain", "pool"))
     return chain, pool
 
 
-def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
-    """Who says what, in one clause: methods that agree are named together."""
+def conclusion(comparison: Comparison, results: Sequence[Outcome]) -> str:
+    """Summarize the methods' answers; methods that agree share one clause."""
     names = naming(comparison)
     sides: dict[str, list[str]] = {}
-    for outcome in found:
-        said = _concluded(comparison, outcome)
-        sides.setdefault(said, []).append(in_a_sentence(names[outcome.method].word))
+    for outcome in results:
+        clause = _clause(comparison, outcome)
+        sides.setdefault(clause, []).append(in_a_sentence(names[outcome.method].word))
     if len(sides) == 1:
         return f"Here all methods {next(iter(sides))}."
-    clauses = [f"{_listed(who)} {said}" for said, who in sides.items()]
-    return f"Here {'; '.join(clauses)}.{_out_of_reach(comparison, found)}"
+    clauses = [f"{_join_names(who)} {clause}" for clause, who in sides.items()]
+    return f"Here {'; '.join(clauses)}.{_out_of_reach(comparison, results)}"
 
 
-def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
-    """That the chain is right where no rule over the samples could be, if it is so."""
-    of = {outcome.method: outcome for outcome in found}
+def _out_of_reach(comparison: Comparison, results: Sequence[Outcome]) -> str:
+    """Say that only the chain can be right here, or return an empty text if that is not so."""
+    of = {outcome.method: outcome for outcome in results}
     pool = of["mv"]
-    said = [answer for answer, _ in pool.decision.shares]
-    if not of["qalign"].correct or any(map(comparison.is_right, said)):
+    answers = [answer for answer, _ in pool.decision.shares]
+    if not of["qalign"].correct or any(map(comparison.is_right, answers)):
         return ""
     return (
         f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can "
@@ -178,8 +178,8 @@ def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
     )
 
 
-def _concluded(comparison: Comparison, outcome: Outcome) -> str:
-    """What a method did, as a verb that any number of methods can have."""
+def _clause(comparison: Comparison, outcome: Outcome) -> str:
+    """Describe a method's decision as a verb phrase that fits any number of methods."""
     decision = outcome.decision
     if comparison.extract is None:
         if writing_task(comparison) is not None:
@@ -192,28 +192,28 @@ def _concluded(comparison: Comparison, outcome: Outcome) -> str:
     return f"chose {decision.answer}{verdict}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    """QAlign; QAlign and best-of-n; QAlign, best-of-n and majority vote."""
+def _join_names(names: Sequence[str]) -> str:
+    """Join names: QAlign; QAlign and best-of-n; QAlign, best-of-n and majority vote."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def ranking(comparison: Comparison) -> str:
-    """Why one problem says little, and what the recorded problems of its kind say instead."""
+    """Say that one problem cannot rank the methods, and give the result on recorded problems."""
     header = comparison.header
     one = "One problem cannot rank the methods"
     task = kind_of(header.prompt)
     for path in (each for each in results_files() if task_of(each) == task):
         try:
-            found = summarise(path)
+            summary = summarise(path)
         except QAlignError:  # Results says so
             continue
-        settings = found.results.header
+        settings = summary.results.header
         if any(getattr(settings, k) != getattr(header, k) for k in ("lm", "rm", "sharpness")):
             continue
         names = naming(comparison)
-        for last in list(paired(found.points, "qalign", "wmv"))[-1:]:
+        for last in list(paired(summary.points, "qalign", "wmv"))[-1:]:
             return (
-                f"{one}: on {len(found.results.records)} recorded problems of this kind, at the "
+                f"{one}: on {len(summary.results.records)} recorded problems of this kind, at the "
                 f"compute of {last.n} samples ({full_cut(comparison).n} here), QAlign "
                 f"{standing(last)} the {in_a_sentence(names['wmv'].word)}: {gap(last)}."
             )
@@ -233,7 +233,7 @@ def _card(
     is_chain = outcome.rule.draws == "chain"
     waste = with_waste if is_chain else None
     # as Watch says it of the same states
-    found = trust(_rewards(comparison, cut)) if is_chain else None
+    verdict = trust(_rewards(comparison, cut)) if is_chain else None
     return {
         "method": outcome.method,
         "term": (is_open and ideas()[outcome.method].open) or outcome.method,
@@ -247,7 +247,7 @@ def _card(
         if outcome.rule.pick == "best"
         else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
-        "trust": found and f"Can I trust it? {found.sentence} {found.next}",
+        "trust": verdict and f"Can I trust it? {verdict.sentence} {verdict.next}",
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),
@@ -256,7 +256,7 @@ def _card(
 
 
 def _headline(comparison: Comparison, decision: Decision) -> str:
-    """What a method decided, in large letters."""
+    """Return a method's decision as the headline of its card."""
     if comparison.extract is not None:
         return decision.answer or "no answer"
     task = writing_task(comparison)
@@ -267,7 +267,7 @@ def _headline(comparison: Comparison, decision: Decision) -> str:
 
 
 def rule(comparison: Comparison, outcome: Outcome) -> str:
-    """The rule in one line, with this run's numbers."""
+    """Describe the rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
     what = "state" if outcome.rule.draws == "chain" else "sample"
     if outcome.rule.pick == "best":
@@ -286,9 +286,9 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if outcome.rule.weights is not None:
         run, its_own = comparison.header, outcome.rule.weights is not softmax
         weight = ["exp(reward / β)"] * run.has_reward + ["p^(sharpness − 1)"] * (run.sharpness != 1)
-        said = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
+        weight_rule = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (
-            f"Each of {_count(n, what)} {'has a weight' if its_own else said}: "
+            f"Each of {_count(n, what)} {'has a weight' if its_own else weight_rule}: "
             f"{percent(share)} of the weight is on {decision.answer}."
         )
     votes = round(share * n)
@@ -310,7 +310,7 @@ def _best_rule(rewards: Sequence[float], n: int, what: str) -> str:
 def _votes(
     comparison: Comparison, decision: Decision, waste: Decision | None
 ) -> list[dict[str, Any]]:
-    """The largest answers and their share, then all others, then those without an answer."""
+    """Return the bars of the largest answers, then of all others, then of no answer."""
     shares = decision.shares
     if not shares:
         return []
@@ -329,31 +329,31 @@ def _votes(
     ]
     rest = sum(share for _, share in shares[MAX_BARS:])
     if rest > 0:
-        bars.append(_summed(_count(len(shares) - MAX_BARS, "other"), rest))
+        bars.append(_rest_bar(_count(len(shares) - MAX_BARS, "other"), rest))
     silent = 1.0 - sum(share for _, share in shares)
     if silent > 1e-9:
-        bars.append(_summed("no answer", silent))
+        bars.append(_rest_bar("no answer", silent))
     labels = percents([bar["share"] for bar in bars])
     return [{**bar, "label": label} for bar, label in zip(bars, labels, strict=True)]
 
 
-def _summed(name: str, share: float) -> dict[str, Any]:
+def _rest_bar(name: str, share: float) -> dict[str, Any]:
     return {"name": name, "share": share, "right": None, "won": False}
 
 
 def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
-    """How typical the chosen text is, beside the median and the least typical one."""
+    """Return bars that compare the chosen text with the median and the least typical one."""
     if outcome.rule.pick == "best":
         return []
     scores = sorted(outcome.decision.scores)
-    shown = (
+    places = (
         ("this one", scores[-1]),
         ("the median", scores[len(scores) // 2]),
         ("the least", scores[0]),
     )
     bars = [
         {"name": name, "share": score, "label": f"{score:.2f}", "right": None, "won": not place}
-        for place, (name, score) in enumerate(shown)
+        for place, (name, score) in enumerate(places)
     ]
     if waste is not None:
         bars[0] |= {"recycled": max(waste.scores), "recycled_label": f"{max(waste.scores):.2f}"}
@@ -387,8 +387,8 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
     if task is not None and chosen is not None:
         met = constraints(task, chosen.response.text)
         for title, kept in (("Met", True), ("Not met", False)):
-            if named := [asked for asked, is_met in met.items() if is_met is kept]:
-                rows.append([title, "; ".join(named)])
+            if names := [name for name, is_met in met.items() if is_met is kept]:
+                rows.append([title, "; ".join(names)])
     rows.append(["Generated tokens", f"{outcome.cost.generated:,}"])
     if comparison.header.meter.unit == "FLOPs":
         rows.append(["Compute", si(outcome.spent, "FLOPs")])
@@ -426,14 +426,14 @@ _LATENCY = {
 
 
 def _rewards(comparison: Comparison, cut: Cut) -> list[list[float]]:
-    """The rewards of the states up to a cut, a list a chain."""
+    """Return the rewards of the states up to a cut, one list per chain."""
     return [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
 
 
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
-    found = agreement(_rewards(comparison, cut))
-    verdict = "" if found.is_mixed or found.rhat is None else ", not yet"
-    return ["R-hat", f"{found}{verdict}", describe_mixing(found)]
+    agree = agreement(_rewards(comparison, cut))
+    verdict = "" if agree.is_mixed or agree.rhat is None else ", not yet"
+    return ["R-hat", f"{agree}{verdict}", describe_mixing(agree)]
 
 
 def _count(n: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""A text by a visitor's hand: what it may be, and what both models think of it."""
+"""Texts written by a visitor: their limits, and their scores under both models."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 
 
 def check_scores_tokens(lm: LanguageModel) -> None:
-    """Raise `InvalidSetting` unless a model can tell what it thinks of single texts."""
+    """Raise `InvalidSetting` unless a model can score the tokens of single texts."""
     if not hasattr(lm, "score_tokens"):
         raise InvalidSetting(
             f"{lm.id} does not return the probabilities of tokens; choose an embedded model, or "
@@ -26,7 +26,7 @@ def check_scores_tokens(lm: LanguageModel) -> None:
 
 
 def read_words(words: Any) -> str:
-    """A visitor's words, if they are a short text of signs that can be seen.
+    """Return a visitor's words if they are a short text of visible characters.
 
     Raises:
         InvalidPrompt: they are not.
@@ -46,7 +46,7 @@ State = tuple[Response, tuple[TokenScore, ...], float]
 async def score_text(
     lm: Any, rm: RewardModel, prompt: str, response: Response, *, top: int = 0
 ) -> State:
-    """A text with what the two models think of it, and the `top` likeliest tokens of each place."""
+    """Return a text with its token scores, `top` alternatives per position, and its reward."""
     scores, reward = await asyncio.gather(
         lm.score_tokens(lm.encode(prompt), response.tokens, top=top), rm.score(prompt, response)
     )
@@ -54,7 +54,7 @@ async def score_text(
 
 
 def log_target(target: Target, log_prob: float, reward: float) -> float:
-    """Natural log of a text's pi, but for a constant: that of a text with p = 1 and r = 0."""
+    """Return the natural log of a text's pi, relative to a text with p = 1 and r = 0."""
     if not math.isfinite(log_prob):  # the model, as sampled, never writes it
         return log_prob
     nothing = Scores(0.0, 0.0)

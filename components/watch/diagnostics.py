@@ -1,4 +1,4 @@
-"""Numbers that the browser asks for: a chain's diagnostics, and what beta means for a problem.
+"""Numbers that the browser requests: a chain's diagnostics, and the effect of beta on a problem.
 
 The browser's input is untrusted: sizes and types are checked before anything is done.
 """
@@ -41,7 +41,7 @@ def _rewards(values: Any, most: int) -> list[float]:
 
 
 def rank_histograms(chains: list[list[float]]) -> list[list[float]]:
-    """For each chain, the share of its states in each bin of the ranks over all chains.
+    """Return, per chain, the share of its states in each bin of the ranks over all chains.
 
     Chains that sample the same distribution give flat histograms (Vehtari et al., 2021).
     """
@@ -52,14 +52,14 @@ def rank_histograms(chains: list[list[float]]) -> list[list[float]]:
 
 
 def diagnose(data: dict[str, Any]) -> dict[str, Any]:
-    """Diagnostics of the states' rewards, ready to show.
+    """Compute diagnostics of the states' rewards, formatted for the page.
 
     Args:
-        data: {"rewards": one list a chain, "chain": which one is looked at, "generated": tokens,
-            "whole": whether no later step has been drawn}.
+        data: {"rewards": one list per chain, "chain": the index of the chain on screen,
+            "generated": tokens, "whole": whether no later step has been drawn}.
 
     Raises:
-        ValueError: the data are not that.
+        ValueError: the data have another form.
     """
     sent = data["rewards"]
     if not isinstance(sent, list) or not 0 < len(sent) <= MAX_CHAINS:
@@ -72,8 +72,8 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     states = sum(map(len, chains))
 
     def fact(name: str, value: float | None, meaning: str) -> dict[str, str]:
-        shown = FEW if value is None else number(value)
-        return {"name": name, "value": shown, "meaning": meaning if value is not None else ""}
+        text = FEW if value is None else number(value)
+        return {"name": name, "value": text, "meaning": meaning if value is not None else ""}
 
     rough = effective is not None and effective < ROUGH * len(chains)
     worth = f"independent samples would be as informative as these {states:,} states"
@@ -111,11 +111,11 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_facts(rewards: list[float]) -> dict[str, Any]:
-    """The spread of base rewards, and the beta that each best-of-n matches.
+    """Return the spread of base rewards, and the beta that each best-of-n matches.
 
     Returns:
-        {"spread": raw RM units, "matching": [{"n": n, "beta": beta}, ...]}, or a "note" that says
-        why not.
+        {"spread": raw RM units, "matching": [{"n": n, "beta": beta}, ...]}, or a "note" with
+        the reason why not.
     """
     numbers = _rewards(rewards, 4096)
     if len(numbers) < 8:

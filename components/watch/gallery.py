@@ -1,4 +1,4 @@
-"""The gallery: recorded runs that play at one click and need no model, an entry a trace.
+"""The gallery: recorded runs that play at one click and need no model, one entry per trace.
 
 `assets/runs/gallery.toml` has title and sentence of each; models, settings and the command that
 draws it again are read off the trace's own header. `python -m components.watch.gallery FOLDER`
@@ -39,16 +39,16 @@ window.QAlignGallery.mount(element.querySelector(".qg-host"), props.entries, ser
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recorded run, as the page tells of it.
+    """A recorded run, as the page describes it.
 
     Attributes:
-        name: of its trace's file, and in links.
+        name: the name of its trace file and in links.
         title: a few words.
-        summary: what there is to see.
+        summary: one or two sentences about what it shows.
         facts: its models and settings.
-        command: what draws it again.
-        query: of a link that puts its settings in place.
-        page: where it is shown, "watch" or "compare".
+        command: the shell command that draws it again.
+        query: the query of a link that opens its settings.
+        page: the page that shows it, "watch" or "compare".
     """
 
     name: str
@@ -67,7 +67,7 @@ class Entry:
 
 @cache
 def gallery() -> dict[str, Entry]:
-    """The entries by name, in the order in which they are shown."""
+    """Return the entries by name, in the gallery's order."""
     with (FOLDER / "gallery.toml").open("rb") as file:
         tables = tomllib.load(file)["run"]
     return {table["name"]: _entry(summary=table.pop("says"), **table) for table in tables}
@@ -84,20 +84,20 @@ def _entry(name: str, title: str, summary: str, page: str = "watch") -> Entry:
 
 
 def _title(kind: str, id: str) -> str:
-    """The name of a model; a sum of rewards is its own name."""
+    """Return the title of a model, or the id itself for a sum of rewards."""
     entry = entries().get((kind, id))
     return entry.title if entry is not None else id
 
 
 def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[str, str]:
-    """The trace of an entry, or of a problem of a folder of results, for a browser.
+    """Return the trace of an entry, or of a problem in a folder of results, for a browser.
 
     Args:
-        name: of the entry, or "FOLDER/00003" with the name of one of the folders.
-        folders: those that may be read, by name.
+        name: an entry's name, or "FOLDER/00003" with the name of one of the folders.
+        folders: the folders that may be read, by name.
 
     Returns:
-        {"text", "title", "summary"}, or {"error": one sentence} for a name that there is not.
+        {"text", "title", "summary"}, or {"error": one sentence} for an unknown name.
 
     Raises:
         QAlignError: as `recorded_run`.
@@ -114,22 +114,22 @@ def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[s
 
 
 def recorded_run(path: Path = WATCH) -> tuple[str, Run]:
-    """The whole lines of a recorded trace, and the run that would draw it again.
+    """Return the complete lines of a recorded trace, and the run that would draw it again.
 
     Raises:
         InvalidTrace: the file is no trace.
-        InvalidSetting: it was put together from several betas.
+        InvalidSetting: it was assembled from several betas.
     """
     run = load_trace(path).header.run
     Target(run.beta)
     return whole_lines(trace_text(path)), run
 
 
-def page_parts(asked: dict[str, Any]) -> dict[str, str]:
-    """What stands around a trace in a page that plays it without this server.
+def page_parts(request: dict[str, Any]) -> dict[str, str]:
+    """Return the markup around a trace in a page that plays it without this server.
 
     Args:
-        asked: {"header": the trace's first line, "run": its name in the gallery, or "", "live":
+        request: {"header": the trace's first line, "run": its name in the gallery, or "", "live":
             whether the page draws new runs too}.
 
     Returns:
@@ -138,15 +138,15 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
     Raises:
         QAlignError: the line is no header, or the run none that a browser can draw.
     """
-    entry = gallery().get(str(asked.get("run")))
-    told = {"title": entry.title, "caption": entry.summary} if entry is not None else {}
-    header = parse_header(asked["header"])
-    before, behind = page_around(header, live=asked.get("live") is True, **told)
+    entry = gallery().get(str(request.get("run")))
+    words = {"title": entry.title, "caption": entry.summary} if entry is not None else {}
+    header = parse_header(request["header"])
+    before, behind = page_around(header, live=request.get("live") is True, **words)
     return {"before": before, "behind": behind}
 
 
 def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
-    """The list of recorded runs, which `QAlignGallery.open()` opens over the page.
+    """Build the list of recorded runs, which `QAlignGallery.open()` opens over the page.
 
     Args:
         folders: as for `recorded_text`.
@@ -166,14 +166,16 @@ def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
 
 
 def write_slides(folder: Path) -> list[Path]:
-    """Every run of the gallery as a page that plays, with its title and sentence."""
+    """Write every run of the gallery as a page that plays, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    paths = []
     for entry in gallery().values():
-        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, caption=entry.summary)
-        written.append(folder / f"{entry.name}.html")
-        write_whole(written[-1], made.encode())
-    return written
+        html = page(
+            entry.path.read_text(encoding="utf-8"), title=entry.title, caption=entry.summary
+        )
+        paths.append(folder / f"{entry.name}.html")
+        write_whole(paths[-1], html.encode())
+    return paths
 
 
 if __name__ == "__main__":

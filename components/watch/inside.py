@@ -29,57 +29,57 @@ from qalign_core.types import TokenScore, TraceHeader
 from qalign_core.validation import are_ids, is_text, is_whole, short_repr
 
 MAX_TEXTS = 32
-"""Texts of one question: the states of the 30 steps that the game is about."""
+"""Texts per request: the states of the 30 steps that the game covers."""
 MAX_NAME = 40
-"""Characters of the name that a page gives itself, so that its next question ends its last."""
+"""Characters in a page's id; a page's new request ends its previous one."""
 TOP = 3
-"""The most probable tokens that are told for each place."""
+"""The most probable tokens that are returned per position."""
 
 Answer = dict[str, Any]
-Question = Callable[[Any], Awaitable[Answer]]
-"""Of what a browser sent; the answer is {"error": one sentence} where there is none."""
+TextFunction = Callable[[Any], Awaitable[Answer]]
+"""A function of an untrusted request; it returns {"error": one sentence} if it fails."""
 
 
-def questions(runs: Runs) -> tuple[Question, Question]:
-    """What the browser can ask of texts, within the queue of these runs."""
+def text_functions(runs: Runs) -> tuple[TextFunction, TextFunction]:
+    """Return the functions about single texts that the browser calls, queued as runs are."""
 
-    async def score_texts(asked: Any) -> Answer:
-        """How likely the model finds each token of some texts.
+    async def score_texts(request: Any) -> Answer:
+        """Score each token of some texts under the model.
 
         Args:
-            asked: {"who": the page's name, "header": the trace's first line, "texts": ids of each,
-                "top": how many likely tokens to tell}.
+            request: {"who": the page's id, "header": the trace's first line, "texts": token ids of
+                each text, "top": how many likely tokens to return per position}.
 
         Returns:
             {"texts": [[[ln p or None, [[token, ln p], ...]], ...], ...]}.
         """
-        return await _answered(runs, "score", asked, _score_texts)
+        return await _answer(runs, "score", request, _score)
 
-    async def rewrite_text(asked: Any) -> Answer:
-        """Cut a text, go on with the visitor's words or the model's, and weigh old and new.
+    async def rewrite_text(request: Any) -> Answer:
+        """Cut a text, continue with the visitor's words or the model's, and score old and new.
 
         Args:
-            asked: {"who", "header": as above, "tokens": ids, "cut": tokens that are kept, "words":
-                what follows them, "ends": whether the text ends there, "seed": of what the model
-                writes otherwise}.
+            request: {"who", "header": as above, "tokens": ids, "cut": number of tokens kept,
+                "words": the visitor's continuation, "ends": whether the text ends after it,
+                "seed": the seed of the model's continuation otherwise}.
 
         Returns:
-            The new text, and what the rule makes of it: as `_judged`.
+            Both texts and the acceptance probability, as `_judge` returns them.
         """
-        return await _answered(runs, "rewrite", asked, _rewrite)
+        return await _answer(runs, "rewrite", request, _rewrite)
 
     return score_texts, rewrite_text
 
 
-Drawn = Callable[[LanguageModel, RewardModel, TraceHeader, Mapping[str, Any]], Awaitable[Answer]]
+Compute = Callable[[LanguageModel, RewardModel, TraceHeader, Mapping[str, Any]], Awaitable[Answer]]
 
 
-async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
-    """Ask the models in a place of the queue; a newer question of the page ends an older one."""
-    found: list[Answer] = []
+async def _answer(runs: Runs, kind: str, request: Any, compute: Compute) -> Answer:
+    """Run the models when the queue allows; a page's newer request ends its older one."""
+    answers: list[Answer] = []
 
     async def work(feed: Feed) -> None:
-        header = parse_header(asked.get("header"))
+        header = parse_header(request.get("header"))
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs serves whole runs only")
@@ -91,15 +91,15 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
                 f"this run was drawn with a different version of {lm.id}, whose tokens differ; "
                 "run it again"
             )
-        found.append(await drawn(lm, rm, header, asked))
+        answers.append(await compute(lm, rm, header, request))
 
-    who = asked.get("who") if isinstance(asked, dict) else None
+    who = request.get("who") if isinstance(request, dict) else None
     if not (is_text(who) and len(str(who)) <= MAX_NAME):
         return {"error": f"“who” must be a text of {MAX_NAME} characters, got {short_repr(who)}."}
     async for now in runs.stream(f"{kind} {who}", work):
         status = now.status
-    if found:
-        return found[0]
+    if answers:
+        return answers[0]
     if status.state == "stopped":
         return {"error": "A newer request has replaced this one."}
     return {"error": f"{status.text.removeprefix('Failed: ').rstrip('.')}."}
@@ -113,30 +113,30 @@ def _ids(name: str, value: Any, most: int) -> tuple[int, ...]:
     return tuple(value)
 
 
-async def _score_texts(
-    lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]
+async def _score(
+    lm: Any, rm: RewardModel, header: TraceHeader, request: Mapping[str, Any]
 ) -> Answer:
-    texts, top = asked.get("texts"), asked.get("top", TOP)
+    texts, top = request.get("texts"), request.get("top", TOP)
     if not (isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS):
         raise InvalidSetting(f"texts must be a list of 1 to {MAX_TEXTS}, got {short_repr(texts)}")
     if not is_whole(top, 0, TOP):
         raise InvalidSetting(f"top must be a whole number from 0 to {TOP}, got {short_repr(top)}")
     read = [_ids("a text", ids, lm.max_new_tokens) for ids in texts]
     prompt_ids = lm.encode(header.prompt)
-    weighed = await asyncio.gather(*(lm.score_tokens(prompt_ids, ids, top=top) for ids in read))
-    return {"texts": [_told(tokens) for tokens in weighed]}
+    scores = await asyncio.gather(*(lm.score_tokens(prompt_ids, ids, top=top) for ids in read))
+    return {"texts": [_list_scores(each) for each in scores]}
 
 
 async def _rewrite(
-    lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]
+    lm: Any, rm: RewardModel, header: TraceHeader, request: Mapping[str, Any]
 ) -> Answer:
-    tokens = _ids("the text", asked.get("tokens"), lm.max_new_tokens)
-    cut, seed = asked.get("cut"), asked.get("seed")
+    tokens = _ids("the text", request.get("tokens"), lm.max_new_tokens)
+    cut, seed = request.get("cut"), request.get("seed")
     if not is_whole(cut, 0, len(tokens) - 1):
         raise InvalidSetting(f"cut must be from 0 to {len(tokens) - 1}, got {short_repr(cut)}")
     if not is_whole(seed, 0):
         raise InvalidSetting(f"seed must be a whole number >= 0, got {short_repr(seed)}")
-    words, ends = read_words(asked.get("words")), asked.get("ends") is True
+    words, ends = read_words(request.get("words")), request.get("ends") is True
     prompt_ids = lm.encode(header.prompt)
     old = await score_text(
         lm, rm, header.prompt, lm.extend_with_text(tokens, "", ended=False), top=TOP
@@ -145,20 +145,20 @@ async def _rewrite(
     typed = len(new) - int(cut or 0)
     if not ends:
         new = await lm.extend(prompt_ids, new.tokens, seed=seed)
-    return _judged(header, old, await score_text(lm, rm, header.prompt, new, top=TOP), typed)
+    return _judge(header, old, await score_text(lm, rm, header.prompt, new, top=TOP), typed)
 
 
-def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
-    """What the rule would say if the model had proposed the new text.
+def _judge(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
+    """Compute the acceptance probability as if the model had proposed the new text.
 
     Returns:
-        {"old", "new": what is known of each text, "gain": ln pi(new) - ln pi(old), "log_alpha": ln
-        of the chance that the rule would give it, "typed": tokens of the visitor's}; None stands
-        for a text that the model, as sampled, never writes.
+        {"old", "new": `_describe_text` of each, "gain": ln pi(new) - ln pi(old), "log_alpha": ln
+        of the acceptance probability, "typed": number of tokens from the visitor}; None where the
+        model, as sampled, never writes a text.
     """
     run = header.run
-    told = [_told_state(header, state) for state in (old, new)]
-    targets = [each["log_target"] for each in told]
+    texts = [_describe_text(header, state) for state in (old, new)]
+    targets = [each["log_target"] for each in texts]
     (was, _, reward_old), (now, _, reward_new) = old, new
     never = None in targets
     log_alpha = -math.inf
@@ -166,24 +166,24 @@ def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
         log_alpha = float(
             log_acceptance(
                 run.target,
-                new=Scores(reward_new, told[1]["log_prob"]),
-                old=Scores(reward_old, told[0]["log_prob"]),
+                new=Scores(reward_new, texts[1]["log_prob"]),
+                old=Scores(reward_old, texts[0]["log_prob"]),
                 log_correction=length_ratio(new=len(now), old=len(was)),
             )
         )
     gain = None if never else targets[1] - targets[0]
     return {
-        "old": told[0],
-        "new": told[1],
+        "old": texts[0],
+        "new": texts[1],
         "gain": gain,
         "log_alpha": log_alpha if math.isfinite(log_alpha) else None,
         "typed": typed,
     }
 
 
-def _told_state(header: TraceHeader, state: State) -> Answer:
-    response, weighed, reward = state
-    log_prob = math.fsum(each.log_p for each in weighed)
+def _describe_text(header: TraceHeader, state: State) -> Answer:
+    response, scores, reward = state
+    log_prob = math.fsum(each.log_p for each in scores)
     extract = extractor_of_trace(header.extractor)
     return {
         "tokens": list(response.tokens),
@@ -193,12 +193,12 @@ def _told_state(header: TraceHeader, state: State) -> Answer:
         "reward": reward,
         "log_prob": _finite(log_prob),
         "log_target": _finite(log_target(header.target, log_prob, reward)),
-        "scores": _told(weighed),
+        "scores": _list_scores(scores),
     }
 
 
-def _told(weighed: Sequence[TokenScore]) -> list[Any]:
-    return [[_finite(each.log_p), [list(other) for other in each.others]] for each in weighed]
+def _list_scores(scores: Sequence[TokenScore]) -> list[Any]:
+    return [[_finite(each.log_p), [list(other) for other in each.others]] for each in scores]
 
 
 def _finite(number: float) -> float | None:

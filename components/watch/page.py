@@ -23,7 +23,7 @@ from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import diagnose
 from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
-from components.watch.inside import questions
+from components.watch.inside import text_functions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_header
@@ -50,9 +50,9 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
 
     n = 0
 
-    async def extend(*given: Sequence[int], **options: Any) -> Response:
+    async def extend(*args: Sequence[int], **options: Any) -> Response:
         nonlocal n
-        response = await lm.extend(*given, **options)
+        response = await lm.extend(*args, **options)
         n += 1
         feed.status = Status("sampling", f"Finding β: {n} proposals tried")
         return response
@@ -134,25 +134,25 @@ def build_watch_page(
         stale_line("watch")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
         name = trace.name if trace else "Recorded run"
-        player = chain_player(text, name, [diagnose, link_of, page_parts, *questions(runs)])
+        player = chain_player(text, name, [diagnose, link_of, page_parts, *text_functions(runs)])
         gallery_list(folders)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     add_prompt_warning(foreign, form, runs.offer)
     widgets = form.values()
 
-    def asked(values: Sequence[Any]) -> Run:
-        """The run of the settings; a seed that neither the visitor nor a link has set is new."""
-        given = dict(zip(form.widgets, values, strict=True))
-        if not (given["seed"] or "").strip():
-            given["seed"] = secrets.randbelow(SEEDS)
-        return form.read(list(given.values()))
+    def read_run(values: Sequence[Any]) -> Run:
+        """Return the run of the settings; an empty seed becomes a new one."""
+        settings = dict(zip(form.widgets, values, strict=True))
+        if not (settings["seed"] or "").strip():
+            settings["seed"] = secrets.randbelow(SEEDS)
+        return form.read(list(settings.values()))
 
     async def on_run(
-        request: gr.Request, said: str, *values: Any
+        request: gr.Request, browser: str, *values: Any
     ) -> AsyncIterator[tuple[str, str]]:
-        visitor, here = str(request.session_hash), BrowserReply.read(said)
+        visitor, here = str(request.session_hash), BrowserReply.read(browser)
         try:
-            wanted = asked(values)
+            wanted = read_run(values)
             if here.seed is not None:
                 wanted = wanted.with_changes(seed=here.seed)
             more, why = {"query": wanted.query()}, unsupported_reason(wanted) or here.why
@@ -169,12 +169,12 @@ def build_watch_page(
         place = f" · drawn on the server: {why}" * runs.usual
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
             text = now.status.text + (PLAYS if now.status.state == "stopped" else "")
-            told = replace(now.status, text=f"{text} · seed {wanted.seed}{place}")
-            yield now.text or gr.skip(), status_value(told, **more)
+            line = replace(now.status, text=f"{text} · seed {wanted.seed}{place}")
+            yield now.text or gr.skip(), status_value(line, **more)
 
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
         try:
-            wanted = asked(values)
+            wanted = read_run(values)
         except QAlignError as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
@@ -182,20 +182,20 @@ def build_watch_page(
         async for now in work:
             if now.text:
                 beta, rate, low, high = from_json(now.text)
-                said = f"β = {beta:g} accepts {rate:.0%} (95% band of β: {low:.2g} to {high:.2g})"
-                yield beta, status_value(Status("finished", said))
+                text = f"β = {beta:g} accepts {rate:.0%} (95% band of β: {low:.2g} to {high:.2g})"
+                yield beta, status_value(Status("finished", text))
             else:
                 yield gr.skip(), status_value(now.status)
 
-    async def on_stop(said: str, request: gr.Request) -> str:
-        return await stop_run(runs, str(request.session_hash), said, PLAYS)
+    async def on_stop(line: str, request: gr.Request) -> str:
+        return await stop_run(runs, str(request.session_hash), line, PLAYS)
 
     def on_load(request: gr.Request) -> Any:
-        found = linked("watch", request.query_params, runs, start)
-        if found is None:
+        link = linked("watch", request.query_params, runs, start)
+        if link is None:
             return gr.skip()
-        wanted, said = found
-        notice = f"{said} Press “Run it live” to draw that run again."
+        wanted, sentence = link
+        notice = f"{sentence} Press “Run it live” to draw that run again."
         return {**form.show(wanted), status: status_value(IDLE, notice=notice)}
 
     here = gr.Textbox(visible=False)  # what the browser says of drawing there
@@ -219,7 +219,7 @@ def build_watch_page(
         on_stop,
         status,
         status,
-        js="(said) => QAlignShell.stop('watch', said)",
+        js="(status) => QAlignShell.stop('watch', status)",
         cancels=[running, tuning],
         queue=False,
         **PRIVATE,

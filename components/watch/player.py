@@ -32,13 +32,13 @@ watch("value", () => api.stream(props.value));
 
 
 def chain_player(recorded: str, name: str, functions: Sequence[Callable[[Any], Any]]) -> gr.HTML:
-    """A player that shows a recorded trace at once and a live run when its value grows.
+    """Build a player that shows a recorded trace at once and a live run when its value grows.
 
     Args:
         recorded: a whole trace, JSON lines.
-        name: what the recorded run is called.
-        functions: the browser calls them by their names; without those about single texts it does
-            not ask about texts.
+        name: the title of the recorded run.
+        functions: the functions that the browser calls by name; without those about single texts,
+            the tabs that need them are left out.
     """
     return gr.HTML(
         value="",
@@ -53,7 +53,7 @@ def chain_player(recorded: str, name: str, functions: Sequence[Callable[[Any], A
 
 
 def beta_slider(value: float) -> gr.HTML:
-    """A logarithmic slider whose value is beta, a positive number; it dispatches "change"."""
+    """Build a logarithmic slider whose value is beta, a positive number; it dispatches "change"."""
     return gr.HTML(
         value=value,
         html_template='<div class="q-beta"></div>',
