@@ -65,7 +65,7 @@ async def test_another_temperature_weighs_otherwise():  # the control of the tes
     usual, other = (embedded(Sampling(temperature=t)) for t in (1.0, 1.5))
     ids = usual.encode(PROMPT)
     done = await usual.engine.complete(ids, (), sampling=usual.sampling, seed=1)
-    scores = await other.weigh(ids, done.tokens)
+    scores = await other.score_tokens(ids, done.tokens)
     assert max(abs(a.log_p - b) for a, b in zip(scores, done.log_probs, strict=True)) > 0.01
 
 
@@ -197,7 +197,7 @@ class Waits(ToyLM):
         super().__init__()
         self.requested, self.may = asyncio.Event(), asyncio.Event()
 
-    async def weigh(self, prompt_ids, tokens, *, top):
+    async def score_tokens(self, prompt_ids, tokens, *, top):
         self.requested.set()
         await self.may.wait()
         return ()
