@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ SAID = {
     "no RM": ("rm", "is a LlamaForCausalLM, not a reward model"),
     "two outputs": ("rm", "has 2 outputs, but a reward model has 1; choose another"),
     "pickled weights": ("lm", "no safetensors weights (pickled ones can run code"),
+    "a number as its class": ("lm", "is a 7, not a causal language model"),
     "no tokenizer": ("lm", "put tokenizer.json beside the model"),
     "a marked tokenizer": ("lm", "tokenizer.json begins with a byte order mark; save it as UTF-8"),
     "a marked config": ("lm", "config.json begins with a byte order mark; save it as UTF-8"),
@@ -68,12 +70,19 @@ def sources(tmp_path_factory):
         (copy / part).write_bytes(codecs.BOM_UTF8 + content)
         return str(copy)
 
+    def with_class(name, value):
+        copy = shutil.copytree(good, folder / name)
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps({**config, "architectures": value}))
+        return str(copy)
+
     yield {
         "unknown id": "no-such-model",
         "no causal LM": str(save(folder / "rm", "llama", n_outputs=1)),
         "no RM": str(good),
         "two outputs": str(save(folder / "two", "llama", n_outputs=2)),
         "pickled weights": without("pickled", "model.safetensors"),
+        "a number as its class": with_class("numbered", [7]),
         "no tokenizer": without("no-tokenizer", "tokenizer.json"),
         "a marked tokenizer": marked("marked", "tokenizer.json"),
         "a marked config": marked("marked-config", "config.json"),
@@ -108,6 +117,23 @@ def test_the_command_line_says_it_in_one_sentence(case, capsys):
     assert said in shown
     assert shown.startswith("qalign: ")
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{% for %}", "{{ nothing() }}", "{{ 1 + 'a' }}", "{{ 1 // 0 }}", "{{ messages[0]['x'].y }}",
+     "{% for i in range(10**6) %}x{% endfor %}", "{{ ''.__class__.__mro__ }}",
+     "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "{{ '%d' % 'a' }}"],
+)  # fmt: skip
+def test_a_chat_template_that_raises_anything_is_refused_in_one_sentence(
+    template, tmp_path, capsys
+):
+    folder = save(tmp_path / "model", "llama")
+    (folder / "chat_template.jinja").write_text(template)
+    assert main(["run", "--lm", str(folder), "--rm", "length:9", "--prompt", PROMPT]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("qalign: the model's chat template refuses these messages (")
+    registry.unload(str(folder))
 
 
 async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):

@@ -43,7 +43,6 @@ class Text:
         return self.conversation(prompt, None)
 
     def _conversation(self, prompt: str, response: str | None) -> tuple[int, ...]:
-        from jinja2 import TemplateError
 
         messages = messages_of(prompt)
         if self._one_message and len(messages) > 1:
@@ -56,7 +55,7 @@ class Text:
             rendered = self._tokenizer.apply_chat_template(
                 [*messages, *answer], tokenize=False, add_generation_prompt=response is None
             )
-        except TemplateError as error:
+        except Exception as error:  # a template is a program, and may raise anything
             raise InvalidPrompt(
                 f"the model's chat template refuses these messages ({first_line(error)}); "
                 "send different ones, or choose another model"

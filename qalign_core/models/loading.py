@@ -180,7 +180,7 @@ _KINDS = {
 def _check_kind(kind: str, auto: Any, config: Any, name: str, *, is_file: bool) -> None:
     wanted, *endings = _KINDS[kind]
     # a GGUF file names no class of transformers; without a head, its weights are incomplete
-    built_as = (config.architectures or [endings[0] if is_file else "?"])[0]
+    built_as = str((config.architectures or [endings[0] if is_file else "?"])[0])[:80]
     if not has_model_for(auto, config) or not built_as.endswith(tuple(endings)):
         raise ModelLoadError(
             f"{name} is a {built_as}, not {wanted} (…{endings[0]}); choose another model"
