@@ -117,6 +117,11 @@ class CostModel:
             return cost.processed
         return 2 * (self.lm_parameters * cost.processed + self.rm_parameters * cost.scored)
 
+    @property
+    def without_reward(self) -> "CostModel":
+        """The cost model of a rule that reads no reward: the reward model is not charged."""
+        return CostModel(self.lm_parameters)
+
     def prompt_price(self, n_read: int, n_scored: int) -> int:
         """Return the price of reading the prompt, which a run pays once."""
         return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0

@@ -108,7 +108,7 @@ def test_a_tie_is_said_to_be_one() -> None:
     by_answer = {comparison.extract(s.response.text): s for s in comparison.pool}  # type: ignore[misc]
     tied = changed(comparison, pool=tuple(by_answer.values())[:3])
     outcome = outcomes(tied, full_cut(tied))[2]
-    assert "tied with another answer: the reward decides" in rule(tied, outcome)
+    assert "tied with another answer: the first to appear wins" in rule(tied, outcome)
 
 
 def test_what_is_equal_and_what_is_not_is_always_said() -> None:

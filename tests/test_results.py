@@ -100,7 +100,9 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
         same(record_of(trace, problem.extract, problem.is_right, id=problem.id), record)
 
         def right(decision):
-            return float(decision.answer == "18")
+            """The share of the tied answers that are right."""
+            tied = [a for a, share in decision.shares if share == decision.shares[0][1]]
+            return float("18" in (tied or [decision.answer])) / max(1, len(tied))
 
         full = {
             p.method: p.value
@@ -113,7 +115,9 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
         assert full["wmv"] == right(
             weighted_majority_vote(pool, problem.extract, target=Target(0.8))
         )
-        assert full["qalign"] == right(majority_vote(chain_states(steps), problem.extract))
+        assert full["qalign"] == (
+            majority_vote(chain_states(steps), problem.extract).answer == "18"
+        )
 
 
 def same(one, other):
@@ -138,7 +142,7 @@ def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(results):
 def test_equal_samples_is_a_choice(results):
     points = {(p.method, p.n): p for p in curves(results, budget="samples")}
     assert points["qalign", 16].used == 16
-    assert points["qalign", 16].spent < points["mv", 16].spent
+    assert points["qalign", 16].spent < points["wmv", 16].spent
 
 
 async def test_without_a_pool_there_are_results_of_the_chain_alone(tmp_path):
@@ -159,7 +163,7 @@ def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
         pool_cost=record.pool_cost[:7],
     )
     draws = Results(results.header, (small,))
-    points = curves(draws, n_subsets=4000, ns=[1, 3, 7], n_bootstrap=2)
+    points = curves(draws, budget="samples", ns=[1, 3, 7], n_bootstrap=2)
     found = {(p.method, p.n): p for p in points}
     right = small.is_right(small.pool_answer)
     for n in (1, 3, 7):
@@ -168,22 +172,21 @@ def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
         assert found["bon", n].value == pytest.approx(np.mean(right[best]))
         assert found["bon", n].reward == pytest.approx(np.mean(small.pool_reward[best]), rel=1e-6)
         assert found["any", n].value == pytest.approx(np.mean([right[s].any() for s in subsets]))
-        # 4000 subsets: four standard errors are 0.032, a false alarm in 16,000 seeds
         vote = [_vote_is_right(small, s, np.ones(n)) for s in subsets]
-        assert found["mv", n].value == pytest.approx(np.mean(vote), abs=0.032)
+        assert found["mv", n].value == pytest.approx(np.mean(vote))
         weights = [np.exp(small.pool_reward[s].astype(float) / 0.8) for s in subsets]
         vote = [_vote_is_right(small, s, w) for s, w in zip(subsets, weights, strict=True)]
-        assert found["wmv", n].value == pytest.approx(np.mean(vote), abs=0.032)
+        assert found["wmv", n].value == pytest.approx(np.mean(vote))
 
 
 def _vote_is_right(record, subset, weights):
-    answers = record.pool_answer[subset]
+    """The share of the tied answers that are right."""
     totals = {}
-    for a, w, r in zip(answers, weights, record.pool_reward[subset], strict=True):
+    for a, w in zip(record.pool_answer[subset], weights, strict=True):
         if a >= 0:
-            votes, reward = totals.get(a, (0.0, 0.0))
-            totals[a] = (votes + w, reward + r)
-    return bool(totals) and bool(record.right[max(totals, key=totals.get)])
+            totals[a] = totals.get(a, 0.0) + w
+    tied = [a for a, votes in totals.items() if votes == pytest.approx(max(totals.values()))]
+    return np.mean([record.right[a] for a in tied]) if tied else 0.0
 
 
 class WritingLM(AnswerLM):
@@ -234,7 +237,10 @@ def test_a_smaller_beta_is_greedier_and_further_from_the_base(results):
     assert 0 <= found[-1].kl < 0.01
     assert found[0].kl <= math.log(32)
     last = {p.method: p for p in curves(results) if p.n == 32}
-    assert found[-1].accuracy == last["mv"].value
+    # with a large beta only a tie of votes is decided by the reward
+    tied = [value not in (0, 1) for value in last["mv"].each]
+    assert any(tied)
+    assert abs(found[-1].accuracy - last["mv"].value) <= np.mean(tied) / 2
     assert (found[1].accuracy, found[1].low) == (last["wmv"].value, last["wmv"].low)
     assert found[1].reward == pytest.approx(last["wmv"].reward)
 

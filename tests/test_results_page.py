@@ -325,7 +325,7 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
         d = between(each, "bon", "mv", each.level)
         assert d is not None
         assert d.verdict == "behind"
-        clause = next(c for c in found if c.given == "A poor reward model")
+        clause = next(c for c in found if c.situation == "A poor reward model")
         assert brief(d) in clause.because
         assert "In this case, avoid best-of-n." in clause.because
         assert "est-of-n" not in clause.use
@@ -376,10 +376,10 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
 
 def test_the_advice_turns_where_the_results_do() -> None:
     wins = summary(qalign=0.5, wmv=0.3, bon=0.3, mv=0.1, any=0.35)
-    (much,) = (c for c in clauses({"these": wins}, {}) if c.given.startswith("Many samples"))
+    (much,) = (c for c in clauses({"these": wins}, {}) if c.situation.startswith("Many samples"))
     assert much.use == "QAlign on these"
     loses = summary(qalign=0.3, wmv=0.5, bon=0.3, mv=0.1, any=0.6)
-    (much,) = (c for c in clauses({"these": loses}, {}) if c.given.startswith("Many samples"))
+    (much,) = (c for c in clauses({"these": loses}, {}) if c.situation.startswith("Many samples"))
     assert much.use == "The weighted vote"
 
 
@@ -391,7 +391,9 @@ def test_a_set_of_rare_right_answers_is_shown_for_the_chain_itself() -> None:
         )
     ]
     rare = replace(summary(qalign=0.5), points=tuple(points))
-    clause = clause_for("QAlign", [c for c in clauses({"these": rare}, {}) if "rarer" in c.given])
+    clause = clause_for(
+        "QAlign", [c for c in clauses({"these": rare}, {}) if "rarer" in c.situation]
+    )
     assert "on these QAlign is ahead of every choice among the samples" in clause.because
 
 

@@ -86,6 +86,24 @@ def test_a_rule_decides_alike_for_one_and_for_many(id_):
         assert one == (None if won[k] < 0 else ANSWERS[1 + won[k]])
 
 
+def test_a_tie_of_votes_is_broken_by_first_appearance_whatever_the_rewards():
+    draws = [
+        ScoredResponse(Response((k,), text, True), reward)
+        for k, (text, reward) in enumerate([("b1", -9.0), ("a1", 9.0), ("a2", 9.0), ("b2", -9.0)])
+    ]
+    for rule in (RULES["mv"], RULES["qalign"]):
+        assert rule.decide(draws, lambda text: text[0], Target(1.0)).answer == "b"
+        assert not rule.weights
+    level = [replace(draw, reward=0.0) for draw in draws]
+    assert RULES["wmv"].decide(level, lambda text: text[0], Target(1.0)).answer == "b"
+    assert RULES["wmv"].decide(draws, lambda text: text[0], Target(1.0)).answer == "a"
+    assert RULES["mv"].decide(draws, None, Target(1.0)).chosen == draws[0]  # no words in common
+
+
+def test_only_the_majority_vote_is_not_charged_for_the_reward_model():
+    assert [id_ for id_, rule in RULES.items() if not rule.reads_reward] == ["mv"]
+
+
 def test_two_rules_do_not_decide_alike():
     """The control of the test above: its draws tell rules apart."""
     rng = np.random.default_rng(0)

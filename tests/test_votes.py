@@ -23,7 +23,7 @@ def test_a_vote_is_majority_vote():
         answer = rng.integers(-1, k, size=(1, n))
         reward = rng.integers(-2, 3, size=(1, n)).astype(float)
         weight = rng.integers(1, 4, size=(1, n)).astype(float)
-        won = int(vote(answer, weight, reward, k)[0])
+        won = int(vote(answer, weight, k)[0])
         decision = majority_vote(
             samples_of(answer[0].astype(str), reward[0]),
             lambda text: None if text == "-1" else text,
@@ -39,7 +39,7 @@ def test_a_vote_is_majority_vote():
 def test_an_answer_that_came_first_wins_a_vote_that_is_tied_in_all_else(n):
     rng = np.random.default_rng(n)
     answer = rng.integers(-1, 3, (100, n))
-    won = vote(answer, np.ones(answer.shape), np.zeros(answer.shape), 3)  # as without a reward
+    won = vote(answer, np.ones(answer.shape), 3)
     for one, row in zip(won, answer.tolist(), strict=True):
         voters = [a for a in row if a >= 0]
         most = [a for a in voters if voters.count(a) == max(map(voters.count, voters))]
@@ -48,11 +48,10 @@ def test_an_answer_that_came_first_wins_a_vote_that_is_tied_in_all_else(n):
 
 def test_votes_do_not_depend_on_their_company():
     rng = np.random.default_rng(6)
-    answer, reward = rng.integers(-1, 4, (50, 9)), rng.normal(size=(50, 9))
-    weight = rng.random((50, 9))
-    alone = [vote(answer[[i]], weight[[i]], reward[[i]], 4)[0] for i in range(50)]
-    assert vote(answer, weight, reward, 4).tolist() == alone
-    assert vote(np.full((2, 3), -1), np.ones((2, 3)), np.ones((2, 3)), 0).tolist() == [-1, -1]
+    answer, weight = rng.integers(-1, 4, (50, 9)), rng.random((50, 9))
+    alone = [vote(answer[[i]], weight[[i]], 4)[0] for i in range(50)]
+    assert vote(answer, weight, 4).tolist() == alone
+    assert vote(np.full((2, 3), -1), np.ones((2, 3)), 0).tolist() == [-1, -1]
 
 
 def test_minimum_bayes_risk_is_that_of_the_core():
@@ -64,16 +63,14 @@ def test_minimum_bayes_risk_is_that_of_the_core():
     for _ in range(200):
         drawn = rng.integers(len(texts), size=(1, 7))
         weight, reward = rng.random((1, 7)), rng.normal(size=(1, 7))
-        won = int(least_risk(drawn, weight, reward, utility)[0])
+        won = int(least_risk(drawn, weight, utility)[0])
         decision = minimum_bayes_risk(
             samples_of([texts[i] for i in drawn[0]], reward[0]), rouge1, weight[0]
         )
         assert texts[won] == decision.chosen.response.text
 
 
-@pytest.mark.parametrize("reward", [1.0, -1.0])
-def test_equal_risk_is_decided_by_the_reward_behind_it(reward):
-    utility = np.eye(2)
-    drawn, weight = np.array([[0, 1]]), np.ones((1, 2))
-    won = least_risk(drawn, weight, np.array([[0.0, reward]]), utility)[0]
-    assert won == (1 if reward > 0 else 0)
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_texts_of_equal_risk_the_first_to_appear_is_chosen(first):
+    drawn = np.array([[first, 1 - first]])
+    assert least_risk(drawn, np.ones((1, 2)), np.eye(2))[0] == first

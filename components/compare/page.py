@@ -54,9 +54,9 @@ watch("value", rank);
 rank();
 """
 HEADING = (
-    "All methods use the same models and the same [compute](compute). Three rules choose from one "
-    "pool of samples of the [model alone](base). QAlign follows a [chain](chain) that rewrites its "
-    "answer."
+    "All methods use the same models. Three rules choose from one pool of samples of the [model "
+    "alone](base). QAlign follows a [chain](chain) that rewrites its answer. The chain and the "
+    "pool have the same [compute](compute); the majority vote reads no reward, so it costs less."
 )
 
 

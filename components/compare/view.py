@@ -295,7 +295,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     tied = sum(other == share for _, other in decision.shares) > 1
     more = ", all of them" if votes == n else "" if votes * 2 > n else ", the largest group"
     if tied:
-        more = ", tied with another answer: the reward decides"
+        more = ", tied with another answer: the first to appear wins"
     say = "says" if votes == 1 else "say"
     return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from qalign_core.decide.rules import RULES
-from qalign_study.measure.curves import Curve, Point, difference, is_level
+from qalign_study.measure.curves import Curve, Point, difference, pairs
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.record import generated
 from qalign_study.measure.report import Evaluated
@@ -70,11 +70,9 @@ def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
 
 
 def between(evaluated: Evaluated, a: Curve, b: Curve, n: int) -> Difference | None:
-    """The paired difference of two methods at the compute of n samples, if both spent as much."""
-    one, other = at(evaluated.points, a, n), at(evaluated.points, b, n)
-    if one is None or other is None or not is_level(one, other):
-        return None
-    return difference(one, other)
+    """The paired difference of two methods at the largest equal compute up to that of n samples."""
+    level = [pair for pair in pairs(evaluated.points, a, b) if pair[0].n <= n]
+    return difference(*level[-1]) if level else None
 
 
 def _on(name: str, gap: Difference) -> str:
@@ -176,8 +174,8 @@ def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     yield Clause(
         "No reward model",
         "Majority vote",
-        "It is the only rule here without a reward. At the largest equal compute it is right "
-        f"on {', '.join(rates)}{WITH_REWARD * better}.",
+        "It is the only rule here without a reward, so a sample costs less. With at most the "
+        f"largest equal compute it is right on {', '.join(rates)}{WITH_REWARD * better}.",
     )
 
 

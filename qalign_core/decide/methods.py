@@ -4,8 +4,8 @@ Sampling and deciding are separate axes: a pool of independent samples feeds bes
 voting (MV) and weighted majority voting (WMV); the states of a chain, with repeats, feed MV or
 minimum Bayes risk (MBR), `y_hat = argmax_y sum_t w_t u(y, y^t)` (paper, Eq. 3).
 
-Every rule breaks ties by the higher total reward, then by first appearance. Sums that are compared
-are correctly rounded (`math.fsum`), so a tie is a tie whatever the order of the samples.
+Every rule breaks ties by first appearance, so majority voting never depends on the reward. Sums
+that are compared are correctly rounded (`math.fsum`), so their order cannot break a tie.
 """
 
 import math
@@ -53,10 +53,11 @@ def majority_vote(
 ) -> Decision:
     """Majority voting: the answer with the largest total weight, by default the most frequent one.
 
-    This is MBR (paper, Eq. 3) with `u` = exact match of the extracted answers. The response
-    shown for the winner is its highest-reward member. A sample with no answer casts no vote, but
-    its weight stays in the denominator of the shares; if no sample has an answer, the decision's
-    `answer`, `chosen` and `index` are None.
+    This is MBR (paper, Eq. 3) with `u` = exact match of the extracted answers. Of answers with
+    equal weight, the one that appears first wins. The response shown for the winner is its
+    highest-reward member. A sample with no answer casts no vote, but its weight stays in the
+    denominator of the shares; if no sample has an answer, the decision's `answer`, `chosen` and
+    `index` are None.
 
     Args:
         samples: independent samples, or the states of a chain with their repeats.
@@ -80,11 +81,8 @@ def majority_vote(
 
     votes = {answer: math.fsum(raw[i] for i in group) for answer, group in members.items()}
 
-    def rank(answer: str) -> tuple[float, float, int]:
-        group = members[answer]
-        return votes[answer], math.fsum(rewards[i] for i in group), -group[0]
-
-    order = sorted(members, key=rank, reverse=True)
+    # `members` is in order of first appearance, which a stable sort keeps among equal votes
+    order = sorted(members, key=lambda answer: -votes[answer])
     chosen = max(members[order[0]], key=lambda i: (rewards[i], -i)) if order else None
     return Decision(
         answer=order[0] if order else None,
@@ -124,9 +122,8 @@ def minimum_bayes_risk(
 ) -> Decision:
     """Minimum Bayes risk: `argmax_y sum_t w_t u(y, y^t)` over the samples (paper, Eq. 3).
 
-    Ties break by the total reward of what supports a candidate, `sum_t u(y, y^t) r_t`, then by
-    its first supporter (`u > 0`), its own reward and its first appearance; with exact match as the
-    utility the decision is that of `majority_vote`, ties included.
+    Of equal candidates, the one that appears first wins; with exact match as the utility the answer
+    is that of `majority_vote`, ties included.
 
     Args:
         samples: independent samples, or the states of a chain with their repeats.
@@ -140,7 +137,7 @@ def minimum_bayes_risk(
         InvalidSetting: no samples, or weights that do not fit them.
         InvalidReward: a reward is not finite.
     """
-    rewards = _rewards(samples)
+    _rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
 
@@ -149,16 +146,7 @@ def minimum_bayes_risk(
     u = _utility_matrix(utility, list(position))[:, rows]  # [distinct texts, samples]
     expected = [math.fsum(row) for row in (u * np.asarray(raw)).tolist()]
 
-    best = max(expected)
-    tied = [row for row, value in enumerate(expected) if value == best]
-    support = {
-        row: (math.fsum((u[row] * np.asarray(rewards)).tolist()), -int((u[row] > 0).argmax()))
-        for row in tied
-    }
-    chosen = max(
-        (i for i, row in enumerate(rows) if row in support),
-        key=lambda i: (support[rows[i]], rewards[i], -i),
-    )
+    chosen = rows.index(expected.index(max(expected)))  # rows are numbered by first appearance
     return Decision(
         answer=extract(samples[chosen].response.text) if extract else None,
         chosen=samples[chosen],

@@ -18,8 +18,8 @@ from qalign_core.types import Array, Decision, ScoredResponse
 
 Weights = Callable[[Array, float | Array, float | Array], Array]
 """(rewards, beta, what a sharper target adds to log-weights) -> weights that sum to 1; [..., n]."""
-Vote = Callable[[Array, Array, Array], Array]
-"""(answers, weights, rewards) of many votes, shape [k, n] -> winners, shape [k]; -1 for none."""
+Vote = Callable[[Array, Array], Array]
+"""(answers, weights) of many votes, shape [k, n] -> winners, shape [k]; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,11 @@ class Rule:
     def aims(self) -> bool:
         """Whether it estimates the target: from a chain, or by importance weights."""
         return self.pick == "vote" and (self.draws == "chain" or self.weights is softmax)
+
+    @property
+    def reads_reward(self) -> bool:
+        """True if the reward model reads its draws, and so is charged; a chain's always are."""
+        return self.draws == "chain" or self.pick == "best" or self.weights is not None
 
     def decide(
         self,
@@ -83,7 +88,7 @@ class Rule:
             weight = np.full(reward.shape, 1 / reward.shape[1])
         else:
             weight = self.weights(reward, beta, tilt)
-        return vote(answer, weight, reward), (weight * reward).sum(axis=1)
+        return vote(answer, weight), (weight * reward).sum(axis=1)
 
 
 RULES: dict[str, Rule] = {

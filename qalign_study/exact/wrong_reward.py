@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from qalign_core.decide.arrays import winner
+from qalign_core.decide.arrays import ROUNDING
 from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
@@ -186,19 +186,22 @@ def _chain_counts(example: Example, samples: tuple[int, ...]) -> dict[int, Array
 def chance_of_choice(rule: Rule, counts: Array, example: Example) -> tuple[float, ...]:
     """Probability that a rule answers A, B and C, from the distribution of the counts.
 
-    Draws come in the order A, B, C, which decides where both weight and reward are equal.
+    A tie counts as its expectation over the tied answers, since counts have no order.
     """
     ends, answer = _possible(counts.shape[0] - 1)
     rewards, times = np.array(example.rewards), np.diff(ends)
 
-    def vote(_: Array, weight: Array, __: Array) -> Array:
+    def vote(_: Array, weight: Array) -> Array:
+        """The share of each answer in each decision, shape [ways, 3]."""
         running = np.pad(weight.cumsum(axis=1), ((0, 0), (1, 0)))
         votes = np.diff(np.take_along_axis(running, ends, axis=1))
-        return winner(np.where(times > 0, votes, -np.inf), times * rewards)
+        votes = np.where(times > 0, votes, -np.inf)
+        leads = votes >= votes.max(axis=1, keepdims=True) * (1 - ROUNDING)
+        return np.asarray(leads / leads.sum(axis=1, keepdims=True))
 
     won, _ = rule.decide_many(answer, rewards.take(answer), 0.0, example.beta, vote)
-    chances = counts[times[:, 0], times[:, 1]]
-    return tuple(float(chances[won == k].sum()) for k in range(len(ANSWERS)))
+    shares = np.eye(len(ANSWERS))[won] if won.ndim == 1 else won
+    return tuple((counts[times[:, 0], times[:, 1]] @ shares).tolist())
 
 
 @lru_cache(maxsize=len(SAMPLES))

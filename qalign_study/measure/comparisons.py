@@ -9,7 +9,7 @@ of `RULES`. Everything can be computed again at any smaller budget without drawi
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Literal
@@ -116,7 +116,7 @@ class Outcome:
         decision: the answer and why.
         correct: None where the right answer is not known.
         n: states (with repeats) or samples it was decided from.
-        cost: tokens spent on all of them, LM and RM apart.
+        cost: tokens spent on all of them, LM and RM apart; none of the RM if no reward is read.
         spent: their price in the meter's unit.
         sequential: forward passes of the LM that had to wait for one another: all new tokens of
             a chain (the longest of several), the longest sample of a pool.
@@ -192,8 +192,12 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     pool_cost = sum((sample.cost for sample in pool), Cost())
     of_pool = (len(pool), pool_cost, comparison.pool_spent[cut.n - 1], longest)
     found = []
+    prompt = run.meter.without_reward.prompt_price(run.prompt_tokens, run.prompt_scored)
+    unscored = prompt + run.meter.without_reward.price(pool_cost)
+    of_votes = (len(pool), replace(pool_cost, scored=0), unscored, longest)
     for rule in RULES.values():
         draws, price = (states, of_chain) if rule.draws == "chain" else (pool, of_pool)
+        price = price if rule.reads_reward else of_votes
         decision = rule.decide(draws, extract, run.target)
         right = None if extract is None else comparison.is_right(decision.answer)
         weighted = rule.weights is not None

@@ -22,7 +22,7 @@ from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
-from qalign_core.types import Array
+from qalign_core.types import Array, CostModel
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
     Difference,
@@ -33,14 +33,13 @@ from qalign_study.measure.intervals import (
     resampled_sets,
 )
 from qalign_study.measure.record import Draws, Record, generated, prices
+from qalign_study.measure.subsets import Pool, votes
 
 Curve = str
 """What is measured of a set: a rule's id, "one", "any", or one of `own_curves`."""
 
 N_BOOTSTRAP = 2000
 """Resamples of the problems for the bands of curves."""
-N_SUBSETS = 32
-"""Random subsets of a problem's samples at each n."""
 MOST_DRAWS = 300_000
 """Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
 
@@ -52,7 +51,7 @@ class Point:
     Attributes:
         method: the id of a rule; "any" (of a set) is the share of problems for which at least one
             of n samples is right, which no rule can exceed; "one" is a single sample.
-        n: independent samples of the budget.
+        n: independent samples of the budget, with their rewards.
         used: mean number of samples, or of the chain's states, that the decision was made from.
         spent: mean price in the meter's unit (FLOPs, or tokens where sizes are unknown).
         tokens: mean number of generated tokens.
@@ -102,7 +101,6 @@ def curves(
     ns: Sequence[int] | None = None,
     cuts: Sequence[Cut] = (),
     beta: float | None = None,
-    n_subsets: int = N_SUBSETS,
     n_bootstrap: int = N_BOOTSTRAP,
     resamples: int = 40,
     seed: int = 0,
@@ -110,8 +108,10 @@ def curves(
     """Compute every method's measure against compute, in order (`in_order`).
 
     Over a set, best-of-n and "any" are averaged over all subsets of n of the N samples, exactly;
-    MV and WMV over `n_subsets` random ones. QAlign is the beginning of the chain that costs what n
-    of the problem's samples cost on average (or, at equal samples, its first n states).
+    votes as `subsets` does. QAlign is the beginning of the chain that costs what n of the problem's
+    samples cost on average, their rewards included (or, at equal samples, its first n states). A
+    rule that reads no reward is not charged for it: it decides from as many samples as cost the
+    same without, if so many were drawn.
 
     With `cuts`, of a single prompt: a pool of n is drawn from the recorded pool with replacement;
     of chains, the states 0..t are resampled in circular blocks of about sqrt(t + 1), within a
@@ -125,10 +125,9 @@ def curves(
         ns: numbers of samples; default powers of two up to all of them.
         cuts: of a single prompt: the budgets, from `comparisons.ladder`.
         beta: of WMV's weights; default the chain's.
-        n_subsets: random subsets a problem and n.
         n_bootstrap: resamples of the problems for the bands.
         resamples: resamples of a single prompt's draws for the bands.
-        seed: of subsets and resamples.
+        seed: of resamples.
 
     Raises:
         InvalidSetting: no problem is done, or an n exceeds the samples.
@@ -147,7 +146,7 @@ def curves(
         if cuts:
             rows = _resampled_rows(problem, cuts, resamples, rng)
         else:
-            rows = _subset_rows(problem, sizes, budget, n_subsets, rng)
+            rows = _subset_rows(problem, sizes, budget)
         for method, place, row in rows:
             found.setdefault((method, place), []).append(row)
 
@@ -201,15 +200,15 @@ class _Problem:
 
     def __init__(self, draws: Draws, record: Record, target: Target) -> None:
         self.draws, self.record, self.beta = draws, record, target.beta
-        self.vote = draws.vote(record)
+        self.utility = draws.utility(record)
         self.pool_reward = record.pool_reward.astype(np.float64)
         self.pool_answer = record.pool_answer.astype(np.int64)
         tilt = record.pool_tilt(target.sharpness)
         self.pool = self.pool_reward, self.pool_answer, tilt
-        self.prompt_price = draws.header.meter.prompt_price(*record.prompt)
-        self.pool_spent = self.prompt_price + np.cumsum(
-            prices(record.pool_cost, draws.header.meter)
-        )
+        meter = draws.header.meter
+        self.prompt_price = meter.prompt_price(*record.prompt)
+        self.pool_spent = self._spent(meter)
+        self.unscored_spent = self._spent(meter.without_reward)
         self.pool_length = generated(record.pool_cost)
         self.pool_tokens = np.cumsum(self.pool_length)
         # of the states, not the proposals, shapes [T + 1, chains]
@@ -221,10 +220,23 @@ class _Problem:
         written = np.cumsum(generated(record.chain_cost).reshape(by_t), axis=0)
         self.chain_tokens, self.chain_waited = written.sum(axis=1), written.max(axis=1)
 
-    def price_of(self, n: int) -> float:
-        """What n samples cost on average, the prompt included."""
-        each = (self.pool_spent[-1] - self.prompt_price) / len(self.pool_spent)
-        return float(self.prompt_price + n * each)
+    def _spent(self, meter: CostModel) -> Array:
+        """The price of the first 1, 2, ... samples, the prompt included."""
+        each = prices(self.record.pool_cost, meter)
+        return np.asarray(meter.prompt_price(*self.record.prompt) + np.cumsum(each))
+
+    def price_of(self, n: int, *, scored: bool = True) -> float:
+        """What n samples cost on average, the prompt included, with or without their rewards."""
+        meter = self.draws.header.meter
+        prompt = (meter if scored else meter.without_reward).prompt_price(*self.record.prompt)
+        spent = self.pool_spent if scored else self.unscored_spent
+        return float(prompt + n * (spent[-1] - prompt) / len(spent))
+
+    def unscored(self, n: int) -> int:
+        """How many samples without rewards cost what n with rewards do, of those that there are."""
+        first, two = (self.price_of(k, scored=False) for k in (1, 2))
+        more = round((self.price_of(n) - first) / (two - first)) if two > first else 0
+        return min(max(n, 1 + more), len(self.unscored_spent))
 
     def length(self, n: int, budget: Budget) -> int:
         """How many states of each chain cost what n samples do on average, or are n."""
@@ -232,6 +244,12 @@ class _Problem:
         if budget == "flops":
             length = n_at_budget(self.chain_spent.tolist(), self.price_of(n))
         return min(max(1, length), len(self.chain_spent))
+
+    @cached_property
+    def voters(self) -> Pool:
+        """The samples, for votes over subsets."""
+        reward, answer, tilt = self.pool
+        return Pool(answer, reward, tilt, self.record.is_right(answer), self.utility)
 
     def of_chain(self, n_states: int, t: int) -> _Price:
         """What states 0..t of all chains cost, of which so many are decided from."""
@@ -248,7 +266,8 @@ class _Problem:
     def decided(self, rule: Rule, seen: _Seen) -> tuple[Array, Array]:
         """The answers decided on, by number, and the mean rewards under the weights, shape [k]."""
         reward, answer, tilt = seen
-        return rule.decide_many(answer, reward, tilt, self.beta, self.vote)
+        vote = self.record.vote(self.utility)
+        return rule.decide_many(answer, reward, tilt, self.beta, vote)
 
     def row(self, rule: Rule, seen: _Seen, outer: int, cost: _Price, final: int = -1) -> _Row:
         """Decide `outer` times some resamples, draws in [k, n]."""
@@ -287,9 +306,7 @@ def _take(seen: _Seen, places: Array) -> _Seen:
 _Rows = Iterator[tuple[Curve, int, _Row]]
 
 
-def _subset_rows(
-    problem: _Problem, ns: Sequence[int], budget: Budget, n_subsets: int, rng: np.random.Generator
-) -> _Rows:
+def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
     """One problem's rows at each n, by n."""
     reward, answer = problem.pool_reward, problem.pool_answer
     size = len(reward)
@@ -298,19 +315,22 @@ def _subset_rows(
         right = problem.record.is_right(answer).astype(np.float64)
         n_right = int(right.sum())
         best_first = np.argsort(-reward, kind="stable")
+        right_by_reward = _shared_by_equals(reward[best_first], right[best_first])
         longest_first = np.sort(problem.pool_length)[::-1]
-        shuffled = _shuffled(rng, n_subsets, size)
         tokens = problem.pool_tokens[-1] / size
+
+    def cost(n: int, *, scored: bool = True) -> _Price:
+        waited = float(_first_of_subset(size, n) @ longest_first)
+        return (n, problem.price_of(n, scored=scored), n * tokens, waited)
+
     for n in ns:
         if size:
             leads = _first_of_subset(size, n)
-            cost = (n, problem.price_of(n), n * tokens, float(leads @ longest_first))
             any_right = 1 - math.comb(size - n_right, n) / math.comb(size, n)
-            pooled = _Row(np.array([any_right]), float(reward.mean()), *cost)
-            yield "any", n, pooled
+            pooled = np.array([any_right]), float(reward.mean())
+            yield "any", n, _Row(*pooled, *cost(n))
             if n == 1:
-                yield "one", n, pooled
-            seen = _take(problem.pool, _subsets(shuffled, n))
+                yield "one", n, _Row(*pooled, *cost(1, scored=False))
         for rule in rules:
             if rule.draws == "chain":
                 length = problem.length(n, budget if size else "samples")
@@ -318,34 +338,30 @@ def _subset_rows(
                 row = problem.row(rule, states, 1, problem.of_chain(states[0].size, length - 1))
             elif rule.pick == "best":
                 highest = float(leads @ reward[best_first])
-                row = _Row(leads @ right[best_first, None], highest, *cost)
+                row = _Row(leads @ right_by_reward[:, None], highest, *cost(n))
             else:
-                row = problem.row(rule, seen, 1, cost)
+                scored = rule.reads_reward
+                voters = n if scored or budget == "samples" else problem.unscored(n)
+                found, mean = votes(problem.voters, voters, rule, (problem.beta,))
+                row = _Row(found, mean, *cost(voters, scored=scored))
             yield rule.id, n, row
 
 
 def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, Array]:
     """How often a rule is right at other betas, by n: of each problem, shape [betas, problems].
 
-    From the very subsets that `curves` draws, so that a beta makes the difference.
+    Over the very subsets of `curves`, so that a beta makes the difference.
 
     Args:
         rule: over samples, by weights.
         draws: of a set with samples.
         betas: of the weights.
     """
-    rng = np.random.default_rng(0)
-    resampled_problems(rng, len(draws.records), N_BOOTSTRAP)  # as `curves` does before the subsets
     found: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
     for record in draws.records:
         problem = _Problem(draws, record, draws.header.target)
-        shuffled = _shuffled(rng, N_SUBSETS, len(record.pool_reward))
         for n, values in found.items():
-            subsets = _subsets(shuffled, n)
-            reward, answer, tilt = _take(problem.pool, np.tile(subsets, (len(betas), 1)))
-            each = np.repeat(betas, len(subsets))[:, None]
-            won, _ = rule.decide_many(answer, reward, tilt, each, problem.vote)
-            values.append(record.is_right(won).reshape(len(betas), -1).mean(axis=1))
+            values.append(votes(problem.voters, n, rule, tuple(betas))[0])
     return {n: np.array(values).T for n, values in found.items()}
 
 
@@ -368,15 +384,10 @@ def budgets(most: int) -> list[int]:
     return [2**k for k in range(most.bit_length()) if 2**k < most] + [most]
 
 
-def _shuffled(rng: np.random.Generator, times: int, size: int) -> Array:
-    """The numbers below `size` in random orders, shape [times, size]."""
-    return np.argsort(rng.random((times, size)), axis=1)
-
-
-def _subsets(shuffled: Array, n: int) -> Array:
-    """Take the first n of each row of shuffled numbers; all subsets where n is 1 or everything."""
-    size = shuffled.shape[1]
-    return np.arange(size).reshape(-1, n) if n in (1, size) else shuffled[:, :n]
+def _shared_by_equals(reward: Array, right: Array) -> Array:
+    """Give draws of equal reward, which stand side by side, their mean of `right`, same shape."""
+    _, group = np.unique(reward, return_inverse=True)
+    return np.asarray((np.bincount(group, right) / np.bincount(group))[group])
 
 
 @lru_cache(maxsize=256)
@@ -458,6 +469,7 @@ def is_level(one: Point, other: Point) -> bool:
     return abs(one.spent - other.spent) <= SAME_PRICE * other.spent
 
 
+@lru_cache(maxsize=4096)
 def difference(one: Point, other: Point) -> Difference:
     """The paired difference of two points of the same problems, `one` minus `other`.
 
@@ -516,9 +528,19 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
 
 
 def _spending(points: Sequence[Point]) -> Iterator[Point]:
-    """The points that cost what so many samples do, as far as there are samples."""
+    """The points of samples, and those of chains that cost what so many samples do."""
     samples = {p.n: p for p in points if p.method == "any"}
-    return (p for p in points if p.n not in samples or is_level(p, samples[p.n]))
+    return (
+        p
+        for p in points
+        if p.n not in samples or _is_of_samples(p.method) or is_level(p, samples[p.n])
+    )
+
+
+def _is_of_samples(method: Curve) -> bool:
+    """True for the curves that are decided from samples."""
+    rule = RULES.get(own_curves().get(method, method))
+    return rule is None or rule.draws == "pool"
 
 
 def level_n(points: Sequence[Point]) -> int | None:

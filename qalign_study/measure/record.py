@@ -84,6 +84,12 @@ class Record:
         texts = [None if k < 0 else str(self.answers[k]) for k in answer.tolist()]
         return np.array(texts, dtype=object)
 
+    def vote(self, utility: Array | None) -> Vote:
+        """How votes over the answers are decided, or with a utility the minimum Bayes risk."""
+        if utility is not None:
+            return lambda answer, weight: least_risk(answer, weight, utility)
+        return lambda answer, weight: vote(answer, weight, len(self.answers))
+
     def is_right(self, answer: Array) -> Array:
         """Whether answers (by number, -1 for none) are right, same shape."""
         return np.append(self.right, False)[answer]
@@ -145,12 +151,9 @@ class Draws:
                 parts.append(pd.DataFrame({"problem": each.id, "source": source, **told}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    def vote(self, record: Record) -> Vote:
-        """How votes over a problem's answers are decided."""
-        if self.header.open_ended:
-            utility = rouge1.matrix(record.answers.tolist())
-            return lambda answer, weight, reward: least_risk(answer, weight, reward, utility)
-        return lambda answer, weight, reward: vote(answer, weight, reward, len(record.answers))
+    def utility(self, record: Record) -> Array | None:
+        """ROUGE-1 of all pairs of an open-ended problem's texts; None where answers are counted."""
+        return rouge1.matrix(record.answers.tolist()) if self.header.open_ended else None
 
 
 def prices(cost: Array, meter: CostModel) -> Array:

@@ -55,7 +55,8 @@ class Row:
         n: the budget, in samples.
         points: what was measured there; one sample, whatever the budget.
         best: the rule that is ahead of each of the others; None if none is.
-        differences: the paired ones at that budget.
+        differences: the paired ones at that budget, or at the largest below at which both cost the
+            same: a rule that reads no reward may run out of samples.
     """
 
     name: str
@@ -90,8 +91,8 @@ class Compared:
         rules = [at[id_] for id_ in RULES if id_ in at]
         level = [rule for rule in rules if drawn is None or is_level(rule, drawn)]
         best = best_of(level) if level else None
-        compared = tuple(each for each in self.differences if each.n == n)
-        return Row(self.name, label or self.name, n, at, best, compared)
+        latest = {(d.a, d.b): d for d in self.differences if d.n <= n}  # by n, ascending
+        return Row(self.name, label or self.name, n, at, best, tuple(latest.values()))
 
 
 @dataclass(frozen=True, eq=False)

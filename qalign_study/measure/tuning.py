@@ -428,11 +428,11 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     column = np.array([Target(beta).beta for beta in betas])[:, None]
     values = np.empty((len(betas), len(records), 4))
     for place, record in enumerate(records):
-        decide = draws.vote(record)
+        decide = record.vote(draws.utility(record))
         reward = record.pool_reward.astype(np.float64)
         answer = record.pool_answer.astype(np.int64)
         weights = softmax(reward, column, record.pool_tilt(draws.header.sharpness))
-        won = decide(*(np.broadcast_to(each, weights.shape) for each in (answer, weights, reward)))
+        won = decide(np.broadcast_to(answer, weights.shape), weights)
         effective = 1 / (weights**2).sum(axis=1)
         told = record.is_right(won), weights @ reward, kl_from_base(weights), effective
         values[:, place] = np.transpose(told)

@@ -68,7 +68,7 @@ class Choice:
         """The draws that the rule decides from, so far."""
         if self._of_pool:
             return self._reader.pool
-        steps = self._reader.steps
+        steps = sorted(self._reader.steps, key=lambda step: (step.chain, step.t))
         latest = max((step.t for step in steps), default=0)
         return methods.chain_states(steps, min(self._run.burn_in, latest)) if steps else []
 

@@ -25,8 +25,8 @@ MOST = 2_000
 MOST_TEXT = 110
 """Characters of a problem before its row is opened."""
 COLUMNS = (
-    "Answer: the vote of all states of the chains (of two answers with equal votes, the one with "
-    "the larger total reward). For open-ended texts: whether the last text is right. Votes: the "
+    "Answer: the vote of all states of the chains (of answers with equal votes, the one that "
+    "appears first). For open-ended texts: whether the last text is right. Votes: the "
     "answer’s share of the states. Reward: the states’ mean. R-hat compares the halves of the "
     "chains. Methods: how often each is right, in percent of the subsets of the samples; the chain "
     "ran once, and QAlign votes over the states that together cost as much as the samples."
@@ -106,11 +106,12 @@ def _outcome_cells(record: Record, header: SetHeader, graded: bool) -> dict[str,
     first = header.burn_in * record.n_chains
     states = record.state_of[min(first, len(record.state_of) - record.n_chains) :]
     answers, rewards = record.chain_answer[states].astype(np.int64), record.chain_reward[states]
+    answers = answers.reshape(-1, record.n_chains).T.ravel()  # chain after chain
     if header.open_ended:
         won = int(answers[-1])
     else:
         each = np.ones((1, len(answers)))
-        won = int(vote(answers[None], each, rewards[None], len(record.answers))[0])
+        won = int(vote(answers[None], each, len(record.answers))[0])
     votes = float((answers == won).mean()) if won >= 0 else 0.0
     verdict = ("right" if won >= 0 and record.right[won] else "wrong") * graded
     answer = "" if header.open_ended else str(record.answers[won]) if won >= 0 else "none"

@@ -12,6 +12,8 @@ from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.report import Evaluated, Group, Report, Row, others
+from qalign_study.measure.subsets import MOST as MOST_SUBSETS
+from qalign_study.measure.subsets import SHUFFLES, UNWEIGHTED
 from qalign_study.sheet.figures import first, gains, mixtures, multiples, waits
 from qalign_study.sheet.problems import COLUMNS, MOST, list_problems, opens
 from qalign_study.sheet.values import Markup, Section, Table, tables, text
@@ -37,6 +39,14 @@ OWN = (
     "Intervals are over problems, with these β’s held fixed."
 )
 """How a method's own beta is found, for people."""
+VOTES = (
+    f"Votes are exact for two samples, and where there are at most {MOST_SUBSETS:,} subsets; "
+    f"elsewhere they are averages over at least {SHUFFLES} N / n random subsets of the N samples "
+    f"({UNWEIGHTED} N / n for the majority vote), which adds less than a tenth of each interval. "
+    "Of tied answers, each counts equally. The majority vote uses no reward and is not charged for "
+    "the reward model: it has as many samples as cost the same without rewards, up to all N."
+)
+"""How votes over samples are averaged and charged, for people."""
 INTERVALS = (
     "Intervals are 95%. A share of outcomes that are right or wrong has a Wilson interval; an "
     "average over subsets or over sets has a bootstrap interval over problems, resampled within "
@@ -202,8 +212,8 @@ def _how(groups: Sequence[Group]) -> Section:
     frame = pd.DataFrame([describe_run(each) for each in sets], index=[each.name for each in sets])
     intro = (
         f"{html.escape(COMPUTE_NOTE)}</p><p>{INTERVALS}</p><p>Best-of-n and any of n are exact "
-        "averages over all subsets of n samples; votes are averages over 32 random subsets. QAlign "
-        "uses the first states of the chain, up to the cost of n samples. Best-of-n’s best budget "
-        "is chosen on the problems that it is reported for, which flatters it a little."
+        f"averages over all subsets of n samples. {VOTES} QAlign uses the first states of the "
+        "chain, up to the cost of n samples. Best-of-n’s best budget is chosen on the problems "
+        "that it is reported for, which flatters it a little."
     )
     return Section("What was run", intro, [Table(frame)])

@@ -10,7 +10,7 @@ from qalign_study.measure.curves import Curve, Point, is_level, own_curves
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Row
 from qalign_study.sheet.chart import Figure
-from qalign_study.sheet.words import VERDICTS, curve_name, few, in_points
+from qalign_study.sheet.words import VERDICTS, curve_name, few, in_points, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ class Cell:
         measurement: the measurement.
         bold: whether the method is ahead of each other rule.
         opens: what a page opens at it: "#" and an element's id, or a key of the page's own.
-        note: what else is said of a point.
+        note: what else is said of it.
     """
 
     measurement: Point | Difference
@@ -56,7 +56,8 @@ class Cell:
             value, ends = in_points(self.measurement).split(" ", 1)
             return value, ends[1:-1], self.note
         value, ends = in_points(self.measurement, "+.1f").split(" ", 1)
-        return value, f"{ends[1:-1]}, {VERDICTS[self.measurement.verdict]}", few(self.measurement)
+        notes = filter(None, (few(self.measurement), self.note))
+        return value, f"{ends[1:-1]}, {VERDICTS[self.measurement.verdict]}", ", ".join(notes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -120,17 +121,26 @@ def tables(
             name = " − ".join(curve_name(each, open_ended) for each in (a, b))
             at = [{(d.a, d.b): d for d in row.differences}.get((a, b)) for row in rows]
             gaps[name] = [
-                Cell(d, opens=opens(row, f"{a}:{b}")) if d else "–"
+                Cell(d, opens=opens(row, f"{a}:{b}"), note=_below(d, row)) if d else "–"
                 for row, d in zip(rows, at, strict=True)
             ]
     index = [row.label for row in rows]
     return [Table(pd.DataFrame(cells, index=index)) for cells in (columns, gaps) if cells]
 
 
+def _below(found: Difference, row: Row) -> str:
+    """The budget of a difference, where it is not that of its row."""
+    return "" if found.n == row.n else f"at {found.n:,} samples"
+
+
 def _share(row: Row, method: Curve, opens: Callable[[Row, str], str]) -> Cell | str:
     point, samples = row.points.get(method), row.points.get("any")
     if point is None:
         return "–"
-    ended = method != "one" and samples is not None and not is_level(point, samples)
-    note = "its chain ended before" * ended
+    note = ""
+    if samples is not None and method != "one" and not is_level(point, samples):
+        note = "its chain ended before"
+        if method in RULES and RULES[method].draws == "pool":
+            part = percent(point.spent / samples.spent)
+            note = f"all {point.used:,.0f} samples, {part} of the compute"
     return Cell(point, method == row.best, opens(row, method), note)

@@ -3,7 +3,7 @@
 import { ICONS } from "../dom.js";
 import { modelName } from "../dictionary.js";
 import { answerStyle, rewardScale } from "../player/drawing.js";
-import { pooled, quantities, stateOf, stays, ticks, visitsAt, votes } from "../player/numbers.js";
+import { answersTo, quantities, stateOf, stays, tally, ticks, visitsAt } from "../player/numbers.js";
 import {
   LAST,
   PHASES,
@@ -446,7 +446,7 @@ function standing({ trace, chain, seen, burnIn }, c) {
   const upTo = (/** @type {Chain} */ one) => Math.min(seen, one.steps.length - 1);
   /** @type {[string | number | null, number][]} */
   const sorted = open ? stays(chain, seen, Math.min(burnIn, seen))
-    : pooled(trace.chains.map((one) => votes(one, upTo(one), Math.min(burnIn, upTo(one)))));
+    : tally(trace.chains.flatMap((one) => answersTo(one, upTo(one), Math.min(burnIn, upTo(one)))));
   const n = sorted.reduce((sum, [, k]) => sum + k, 0);
   const rows = sorted.slice(0, 4).map(([what, k]) => (typeof what === "number"
     ? { name: ending(chain.steps[what]), colour: c.a6, k }

@@ -139,16 +139,24 @@ export function histogram(values, weight, lo, hi, bins) {
 }
 
 /**
+ * The answers of the states from `burnIn` to t.
+ * @param {Chain} chain
+ * @param {number} t
+ * @param {number} burnIn
+ */
+export const answersTo = (chain, t, burnIn) =>
+  chain.stateAt.slice(burnIn, t + 1).map((k) => chain.steps[k].answer);
+
+/**
  * How many states from `burnIn` to t voted for each answer, the most first.
  * @param {Chain} chain
  * @param {number} t
  * @param {number} burnIn
  */
-export const votes = (chain, t, burnIn) =>
-  tally(chain.stateAt.slice(burnIn, t + 1).map((k) => chain.steps[k].answer));
+export const votes = (chain, t, burnIn) => tally(answersTo(chain, t, burnIn));
 
 /**
- * How many of the answers are the same, the most first.
+ * How many of the answers are the same, the most first; of equal counts, the first to appear.
  * @param {(string | null)[]} answers
  */
 export function tally(answers) {
@@ -159,33 +167,19 @@ export function tally(answers) {
 }
 
 /**
- * The answer with most states up to each step; the one that led stays where others come level.
+ * The answer with most states up to each step; of equal counts, the first to appear.
  * @param {Chain} chain
  */
 export function leaders(chain) {
   /** @type {Map<string | null, number>} */
-  const counts = new Map();
-  /** @type {string | null} */
-  let lead = null;
+  const counts = new Map(); // in order of first appearance
+  let most = 0;
   return chain.stateAt.map((k) => {
     const { answer } = chain.steps[k];
-    const n = (counts.get(answer) ?? 0) + 1;
-    counts.set(answer, n);
-    if (n > (counts.get(lead) ?? 0)) lead = answer;
-    return lead;
+    counts.set(answer, (counts.get(answer) ?? 0) + 1);
+    most = Math.max(most, counts.get(answer) ?? 0);
+    return [...counts].find(([, n]) => n === most)?.[0] ?? null;
   });
-}
-
-/**
- * The same list with the numbers of several lists of counts added up, the most first.
- * @template K
- * @param {[K, number][][]} lists
- * @returns {[K, number][]}
- */
-export function pooled(lists) {
-  const sum = new Map();
-  for (const [key, n] of lists.flat()) sum.set(key, (sum.get(key) ?? 0) + n);
-  return [...sum].sort((a, b) => b[1] - a[1]);
 }
 
 /**

@@ -14,17 +14,16 @@ import {
   swatch,
 } from "./drawing.js";
 import {
+  answersTo,
   axisEnd,
   effective,
   histogram,
   mean,
-  pooled,
   rewardsOf,
   stateOf,
   stays,
   tally,
   ticks,
-  votes,
   weights,
   wilson,
 } from "./numbers.js";
@@ -429,15 +428,15 @@ export function answersPanel() {
       now ? h("b.plus", { title: "the state just counted" }, "+1") : null,
       share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%` })),
     h("span.much", h("b", k), ` ${part}`));
-  /** The votes of each chain, with or without the first half of its states. @param {View} view */
+  /** The answers of each chain, with or without the first half of its states. @param {View} view */
   const each = ({ trace, seen, burnIn }, half = false) => trace.chains.map((one) => {
     const to = Math.min(seen, one.steps.length - 1);
-    return votes(one, to, Math.min(Math.max(burnIn, half ? Math.ceil(to / 2) : 0), to));
+    return answersTo(one, to, Math.min(Math.max(burnIn, half ? Math.ceil(to / 2) : 0), to));
   });
   /** What leaving out the first half changes. @param {View} view */
   function changed(view) {
     const [some, all] = [true, false].map((half) => {
-      const sorted = pooled(each(view, half));
+      const sorted = tally(each(view, half).flat());
       const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const [what, k] = sorted[0];
       return { n, clause: `${answerText(view.trace, what)} has ${percent(k / n)}` };
@@ -465,7 +464,7 @@ export function answersPanel() {
       const from = Math.min(burnIn, seen);
       const voteLists = open ? [] : each(view, late.checked);
       list.classList.toggle("qp-whole", open);
-      const sorted = open ? stays(chain, seen, from) : pooled(voteLists);
+      const sorted = open ? stays(chain, seen, from) : tally(voteLists.flat());
       const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
       const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
@@ -483,7 +482,7 @@ export function answersPanel() {
       put(title, open ? "How long it stayed at each text"
         : several ? `Votes of all ${voteLists.length} chains` : "Votes: one for every state");
       put(total, many(n, "state"));
-      const sentence = several ? agreement(trace, voteLists.map(([[answer]]) => answer)) : "";
+      const sentence = several ? agreement(trace, voteLists.map((one) => tally(one)[0][0])) : "";
       // the presenter's view has no room for who says what
       const who = Math.max(0, sentence.lastIndexOf(UNMET));
       agree.replaceChildren(h("span.spelt", sentence.slice(0, who)), sentence.slice(who));

@@ -1,0 +1,130 @@
+"""How often a vote over n samples is right, over the subsets of n of a problem's samples.
+
+Up to `MOST` subsets are all counted. Votes of two samples have a closed form. Elsewhere random
+orders of the samples are cut into disjoint groups of n, so that every sample counts about as often.
+A tie between answers counts as its expectation, the mean over the tied answers.
+"""
+
+import math
+from functools import lru_cache
+from hashlib import sha256
+from itertools import combinations
+
+import numpy as np
+
+from qalign_core.decide.arrays import ROUNDING, softmax
+from qalign_core.decide.rules import Rule
+from qalign_core.types import Array
+from qalign_study.measure.diagnostics import ranks
+
+MOST = 4096
+"""Subsets of which all are counted, at most."""
+SHUFFLES = 16
+"""Random orders of the samples; more where a group of n leaves many of them out."""
+UNWEIGHTED = 64
+"""The same for unweighted votes, which are cheap, and right more rarely where answers are rare."""
+
+
+@lru_cache(maxsize=256)
+def subsets(size: int, n: int, shuffles: int = SHUFFLES) -> Array:
+    """The places of the samples of each subset, shape [subsets, n]: all, or random ones.
+
+    At least `shuffles * size / n` random ones, the same whatever else is computed.
+    """
+    if math.comb(size, n) <= MOST:
+        return np.array([*combinations(range(size), n)], dtype=np.int64)
+    groups = size // n
+    times = math.ceil(shuffles * size / (n * groups))
+    order = np.argsort(np.random.default_rng(size).random((2 * shuffles, size)), axis=1)
+    return order[:times, : groups * n].reshape(-1, n)
+
+
+class Pool:
+    """The samples of a problem, as votes read them; equal if all of their numbers are equal.
+
+    Args:
+        answer, reward, tilt: of the samples, shape [N]: the number of the answer (-1 for none), the
+            reward, and what a sharper target adds to the log-weight.
+        right: whether each sample is right, shape [N].
+        utility: of all pairs of texts, where minimum Bayes risk takes the place of the vote.
+    """
+
+    def __init__(
+        self, answer: Array, reward: Array, tilt: Array, right: Array, utility: Array | None = None
+    ) -> None:
+        self.answer, self.reward, self.tilt, self.right = answer, reward, tilt, right
+        self.utility = utility
+        numbers = (
+            each.tobytes() for each in (answer, reward, tilt, right, utility) if each is not None
+        )
+        self._key = sha256(b"".join(numbers)).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pool) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=2**14)
+def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Array, float]:
+    """How often a rule is right at each beta, shape [betas], and its mean reward at the first.
+
+    The reward is the mean under the weights that the rule decides with. Several files have the same
+    samples, so results are remembered.
+
+    Args:
+        pool: the samples.
+        n: how many of them vote.
+        rule: over samples, by votes.
+        betas: of the weights.
+    """
+    places = subsets(len(pool.answer), n, SHUFFLES if rule.weights else UNWEIGHTED)
+    reward = pool.reward[places]
+    if rule.weights is None:
+        weight = np.full((1, *places.shape), 1 / n)
+    else:
+        column = np.array(betas, dtype=np.float64)[:, None, None]
+        weight = rule.weights(reward[None], column, pool.tilt[places][None])
+    mean = float((weight[0] * reward).sum(axis=1).mean())
+    if n == 2 and pool.utility is None and rule.weights in (None, softmax):
+        return np.array([_pairs(pool, rule, beta) for beta in betas]), mean
+    return _shares(pool, places, weight), mean
+
+
+def _pairs(pool: Pool, rule: Rule, beta: float) -> float:
+    """Votes of two in closed form: of two answers, the one with the larger weight wins."""
+    voters = pool.answer >= 0
+    weight = (pool.reward / beta + pool.tilt if rule.weights else np.zeros(len(voters)))[voters]
+    # a voter wins against the abstentions, the voters below, and half of the time against equals
+    won = ranks(weight) - 1 + (len(voters) - len(weight)) if len(weight) else weight
+    return float((won * pool.right[voters]).sum() / math.comb(len(voters), 2))
+
+
+def _shares(pool: Pool, places: Array, weight: Array) -> Array:
+    """How often the answer with the most weight is right, shape [betas]; ties share.
+
+    Args:
+        places: of the samples of each subset, shape [subsets, n].
+        weight: of each sample, shape [betas, subsets, n].
+    """
+    drawn = pool.answer[places] + 1
+    # a cell for each distinct answer of each subset, row after row
+    key = drawn + (int(pool.answer.max()) + 2) * np.arange(len(drawn))[:, None]
+    _, first, cell = np.unique(key, return_index=True, return_inverse=True)
+    row, right = first // places.shape[1], pool.right[places.ravel()[first]]
+    starts = np.searchsorted(row, np.arange(len(drawn)))
+    if pool.utility is not None:
+        pairs = pool.utility[drawn[:, :, None] - 1, drawn[:, None, :] - 1]
+        support = (pairs @ weight[..., None]).reshape(len(weight), -1)[:, first]
+    else:
+        at = cell.ravel() + len(first) * np.arange(len(weight))[:, None]
+        support = np.bincount(at.ravel(), weight.ravel(), len(first) * len(weight))
+        support = support.reshape(len(weight), -1)
+        support[:, drawn.ravel()[first] == 0] = -1.0  # no answer, no vote
+    best = np.maximum.reduceat(support, starts, axis=1)
+    leads = support >= (best - ROUNDING * np.abs(best))[:, row]
+    found = np.add.reduceat(leads & right, starts, axis=1, dtype=np.float64)
+    return np.asarray(
+        (found / np.add.reduceat(leads, starts, axis=1, dtype=np.float64)).mean(axis=1)
+    )
