@@ -33,7 +33,7 @@ class FakeHub:
     ) -> None:
         self.repositories, self.gated = repositories, gated
         self.parameters = parameters or {}
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,13 +60,13 @@ class FakeHub:
     def fetched(self, id: str) -> set[str]:
         """Names of the files of a repository whose content was asked for."""
         start = f"/{id}/resolve/{COMMIT}/"
-        return {path.removeprefix(start) for how, path in self.asked
+        return {path.removeprefix(start) for how, path in self.requests
                 if how == "GET" and path.startswith(start)}  # fmt: skip
 
     def answer(self, request: BaseHTTPRequestHandler, *, body: bool) -> None:
         """One request."""
         path = unquote(urlsplit(request.path).path)
-        self.asked.append((request.command, path))
+        self.requests.append((request.command, path))
         api = path.startswith("/api/models/")
         parts = path.removeprefix("/api/models/" if api else "/").split("/")
         id, rest = "/".join(parts[:2]), parts[2:]

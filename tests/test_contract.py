@@ -117,7 +117,7 @@ def torch_lm(request, language_models, folders):
     return language_models(name), plain.eval()
 
 
-async def found(law, lm, rm=None):
+async def run_law(law, lm, rm=None):
     """What one law finds of a model."""
     subject = Subject(lm, rm or REWARD, PROMPT)
     try:
@@ -128,7 +128,7 @@ async def found(law, lm, rm=None):
 
 async def test_a_language_model_obeys_every_law(lm):
     for law in (verify_seed, verify_prefix, verify_log_probs, verify_limit):
-        holds, evidence = await found(law, lm)
+        holds, evidence = await run_law(law, lm)
         assert holds, (law.__name__, evidence)
 
 
@@ -198,8 +198,8 @@ async def test_log_probabilities_are_those_of_a_full_forward(torch_lm):
         logits = plain(torch.tensor([[*ids, *done.tokens]])).logits[0, len(ids) - 1 : -1]
         expected = logits.log_softmax(-1)[range(len(done.tokens)), list(done.tokens)]
         assert np.abs(np.array(done.log_probs) - expected.detach().numpy()).max() < 1e-4
-        weighed = await lm.score_tokens(ids, done.tokens, top=0)
-        assert [each.log_p for each in weighed] == pytest.approx(list(done.log_probs), abs=1e-5)
+        scores = await lm.score_tokens(ids, done.tokens, top=0)
+        assert [each.log_p for each in scores] == pytest.approx(list(done.log_probs), abs=1e-5)
 
 
 async def test_a_draw_up_to_an_id_is_the_beginning_of_the_whole_draw(torch_lm):
@@ -230,8 +230,8 @@ async def test_the_entropy_of_each_place_is_that_of_a_full_forward(torch_lm):
     whole = await lm.extend(ids, (), seed=5)
     logits = plain(torch.tensor([[*ids, *whole.tokens]])).logits[0, len(ids) - 1 : -1].double()
     expected = torch.distributions.Categorical(logits=logits).entropy().tolist()
-    weighed = await lm.score_tokens(ids, whole.tokens, top=0)
-    assert [each.entropy for each in weighed] == pytest.approx(expected, abs=1e-3)
+    scores = await lm.score_tokens(ids, whole.tokens, top=0)
+    assert [each.entropy for each in scores] == pytest.approx(expected, abs=1e-3)
 
 
 SETTINGS = (
@@ -304,7 +304,7 @@ NARROW = Sampling(max_new_tokens=2, temperature=0.2, top_k=5, top_p=0.95)
 @pytest.mark.parametrize("name", OF_EACH_KIND)
 async def test_whole_responses_follow_the_log_probabilities_that_they_tell(name, language_models):
     lm = language_models(name)
-    holds, evidence = await found(verify_log_probs, lm.with_sampling(NARROW))
+    holds, evidence = await run_law(verify_log_probs, lm.with_sampling(NARROW))
     assert holds, evidence
 
 
@@ -346,7 +346,7 @@ TORCH_RMS = [*REWARD_MODELS, "llama+ids", *EMBEDDED_RM]
 
 @pytest.mark.parametrize("name", ["rule", "composite", *OF_TEXTS, *TORCH_RMS])
 async def test_a_reward_model_obeys_its_law(name, reward_models, language_models):
-    holds, evidence = await found(verify_reward, language_models("llama"), reward_models(name))
+    holds, evidence = await run_law(verify_reward, language_models("llama"), reward_models(name))
     assert holds, evidence
 
 
@@ -479,7 +479,7 @@ async def untold(self, ids, prefix, seed):
 
 @pytest.mark.parametrize("law", [verify_seed, verify_prefix, verify_log_probs, verify_limit])
 async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
-    holds, evidence = await found(law, Broken(rightly))
+    holds, evidence = await run_law(law, Broken(rightly))
     assert holds, evidence
 
 
@@ -496,7 +496,7 @@ async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
     ],
 )
 async def test_a_broken_language_model_fails_its_law(law, change):
-    holds, evidence = await found(law, Broken(change))
+    holds, evidence = await run_law(law, Broken(change))
     assert holds is False, evidence
 
 
@@ -511,7 +511,7 @@ async def test_a_wrong_number_of_pieces_or_log_probabilities_fails_and_is_named(
 
 
 async def test_what_cannot_be_tested_says_why():
-    assert await found(verify_log_probs, Broken(untold)) == (
+    assert await run_law(verify_log_probs, Broken(untold)) == (
         None, "the model returns no log-probabilities",
     )  # fmt: skip
     table = {(0, 1): 1.0, (0, 0, 0, 0, 1): 1e-9}
@@ -521,7 +521,7 @@ async def test_what_cannot_be_tested_says_why():
         (verify_log_probs, "nearly certain"),
         (verify_limit, "no response reached the limit of 5"),
     ):
-        holds, evidence = await found(law, sure)
+        holds, evidence = await run_law(law, sure)
         assert holds is None
         assert said in evidence
 
@@ -541,7 +541,7 @@ SURE, FLAT = (0.99, 0.01), (1 / 200,) * 200
 async def test_first_tokens_that_cannot_be_tested_get_the_advice_that_helps(chances, kept, reason):
     responses = {(0,) * kept + (k, len(chances)): chance for k, chance in enumerate(chances)}
     pieces = (*map(str, range(len(chances))), "<eos>")
-    holds, evidence = await found(
+    holds, evidence = await run_law(
         verify_log_probs, EnumerableLM.from_responses(responses, pieces=pieces)
     )
     assert holds is None
@@ -571,7 +571,7 @@ class Changing:
     ],
 )
 async def test_a_reward_that_changes_or_is_not_finite_fails(rm, holds):
-    assert (await found(verify_reward, letters(), rm))[0] is holds
+    assert (await run_law(verify_reward, letters(), rm))[0] is holds
 
 
 async def test_a_finding_per_law_and_an_error_is_a_failure():

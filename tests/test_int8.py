@@ -82,13 +82,13 @@ AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 @pytest.mark.slow
 def test_a_product_has_the_same_bits_on_every_processor():
-    def found(processor):
+    def digest_on(processor):
         command = [sys.executable, "-c", HASH]
         return subprocess.run(
             command, env=os.environ | processor, capture_output=True, text=True, check=True
         ).stdout
 
-    assert len({found(processor) for processor in ({}, SSE, AVX2)}) == 1
+    assert len({digest_on(processor) for processor in ({}, SSE, AVX2)}) == 1
 
 
 NETS = {"llama": LlamaNet, "qwen2": LlamaNet, "qwen3": LlamaNet, "gemma3": HFNet, "lfm2": PlainNet}
@@ -113,8 +113,8 @@ def test_each_kind_of_net_draws_the_same_alone_and_together(tmp_path, name):
     plain = HFLanguageModel.from_pretrained(folder, dtype="float32", sampling=sampling, **options)
     assert lm.n_parameters == plain.n_parameters
     assert lm.revision == f"{plain.revision} int8"
-    weighed = [asyncio.run(each.score_tokens(ids, alone[0].tokens)) for each in (lm, plain)]
-    far = [abs(a.log_p - b.log_p) for a, b in zip(*weighed, strict=True)]
+    scores = [asyncio.run(each.score_tokens(ids, alone[0].tokens)) for each in (lm, plain)]
+    far = [abs(a.log_p - b.log_p) for a, b in zip(*scores, strict=True)]
     assert 0 < max(far) < 0.1
     for each in (lm, plain):
         each.close()

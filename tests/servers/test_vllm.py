@@ -22,7 +22,7 @@ from test_contract import (  # noqa: F401  the suite that every language model p
     as_shown,
     draws,
     first_tokens_follow,
-    found,
+    run_law,
     test_a_batch_gives_what_single_requests_give,
     test_a_language_model_obeys_every_law,
     test_the_last_token_counts_and_is_eos_exactly_if_finished,
@@ -107,7 +107,7 @@ async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(t
         p = as_shown(logits, sampling)
         for response in await draws(lm.with_sampling(sampling), 12, prompt="Hi"):
             assert response.log_prob == pytest.approx(math.log(p[response.tokens[0]]), abs=1e-4)
-    holds, evidence = await found(verify_log_probs, lm.with_sampling(NARROW))
+    holds, evidence = await run_law(verify_log_probs, lm.with_sampling(NARROW))
     assert holds, evidence
 
 
