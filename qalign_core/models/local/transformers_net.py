@@ -101,13 +101,13 @@ class PlainNet(Net):
 
     def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
         """Logits [m, vocabulary], one row after the other; those of idle rows are zeros."""
-        found = {
+        hidden = {
             row: self._step(row, token, at)
             for row, (token, at) in enumerate(zip(tokens.tolist(), positions.tolist(), strict=True))
             if at >= 0
         }
-        nothing = torch.zeros_like(next(iter(found.values())))
-        return self.logits(torch.stack([found.get(row, nothing) for row in range(len(tokens))]))
+        nothing = torch.zeros_like(next(iter(hidden.values())))
+        return self.logits(torch.stack([hidden.get(row, nothing) for row in range(len(tokens))]))
 
     def _step(self, row: int, token: int, at: int) -> Tensor:
         if at == 0:
