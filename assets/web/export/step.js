@@ -3,7 +3,9 @@
 import { ICONS } from "../dom.js";
 import { modelName } from "../dictionary.js";
 import { answerStyle, rewardScale } from "../player/drawing.js";
-import { answersTo, quantities, stateOf, stays, tally, ticks, visitsAt } from "../player/numbers.js";
+import {
+  answersTo, quantities, stateOf, stays, tally, ticks, visitsAt,
+} from "../player/numbers.js";
 import {
   LAST,
   PHASES,
