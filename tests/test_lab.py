@@ -157,8 +157,8 @@ def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
     shown = beta.draw(WORLD, 1.0, 50, beta.REVEALED)
     here = at_beta(WORLD, 1.0)
     rate = style.percent(here.acceptance)
-    assert rate not in said(*hidden.told)
-    assert rate in said(*shown.told)
+    assert rate not in said(*hidden.words)
+    assert rate in said(*shown.words)
     assert "acceptance" not in names_in(hidden.figures[1][0])
     assert style.number(here.acceptance) not in texts_in(hidden.figures[1][1])
     assert style.number(here.acceptance) in texts_in(shown.figures[1][1])
@@ -177,13 +177,13 @@ def test_the_methods_curves_are_the_outcomes() -> None:
     [((1, 3, 1.0), "prefers A"), ((1, 3, 0.3), "prefers the hack"), ((1, 3, 5), "prefers B")],
 )
 def test_the_story_follows_beta(settings, words) -> None:
-    assert words in said(*wrong.draw(*settings).told)
+    assert words in said(*wrong.draw(*settings).words)
 
 
 @pytest.mark.parametrize(("copies", "word"), [(0, "help"), (90, "help"), (100, "slow the chain")])
 def test_block_moves_help_unless_a_field_nearly_always_copies_the_one_before(copies, word) -> None:
     drawn = which_move.draw(copies, 50)
-    assert f"Here block moves {word}" in said(*drawn.told)
+    assert f"Here block moves {word}" in said(*drawn.words)
     ratios = np.asarray(drawn.figures[1][0]["data"][0]["y"])
     assert ratios[0] > 3
     assert ratios[-1] == pytest.approx(0.5, abs=0.01), "half the steps do nothing"
@@ -242,10 +242,10 @@ def test_beta_star_matches_the_mode_and_not_the_variance() -> None:
 
 def test_where_the_formula_means_nothing_the_page_says_so() -> None:
     drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
-    assert "no matching beta" in said(*drawn.told)
+    assert "no matching beta" in said(*drawn.words)
     assert names_in(drawn.figures[0][0]) == {"model alone", "best of 2"}
     drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
-    assert "The formula is asymptotic" in said(*drawn.told)
+    assert "The formula is asymptotic" in said(*drawn.words)
 
 
 def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:
@@ -350,15 +350,17 @@ def test_whatever_a_section_shows_stays_a_text() -> None:
 @pytest.mark.parametrize("title", SHARP_MISTAKES)
 def test_a_mistake_of_a_sharper_target_says_at_sharpness_one_that_nothing_is_lost(title) -> None:
     idle = break_it.draw(WORLD, 1.0, title)
-    assert any("raise the sharpness" in text for text in texts_in(*idle.told))
+    assert any("raise the sharpness" in text for text in texts_in(*idle.words))
     sharp = replace(WORLD, sharpness=4.0)
     assert break_it.broken(sharp, 1.0, SHARP_MISTAKES[title]).distance > 1e-2
-    assert not any("raise the sharp" in t for t in texts_in(*break_it.draw(sharp, 1.0, title).told))
+    assert not any(
+        "raise the sharp" in t for t in texts_in(*break_it.draw(sharp, 1.0, title).words)
+    )
     flows = balance.draw(sharp, 1.0, "ab·", "a·", title)
-    assert any("moves the chain away" in text for text in texts_in(*flows.told))
+    assert any("moves the chain away" in text for text in texts_in(*flows.words))
     right = balance.draw(sharp, 1.0, "ab·", "a·", balance.RIGHT)
-    assert any("The two flows are equal" in text for text in texts_in(*right.told))
-    assert any("(p(new) / p(old))^3" in text for text in texts_in(*right.told))
+    assert any("The two flows are equal" in text for text in texts_in(*right.words))
+    assert any("(p(new) / p(old))^3" in text for text in texts_in(*right.words))
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_two_mistakes_are_right_in_one_world_and_say_so(title, lm) -> None:
         for at in (0.3, 1.0, 5.0):
             assert (break_it.broken(world, at, MISTAKES[title]).distance > 1e-2) == harm
         drawn = break_it.draw(world, 1.0, title)
-        assert ("does little harm" in said(*drawn.told)) != harm
+        assert ("does little harm" in said(*drawn.words)) != harm
         # the distance at the last step is the one that stays, or there is none
         last = values(drawn.figures[1][0], "this mistake")[-1]
         assert (last > 1e-2) == harm

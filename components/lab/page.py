@@ -163,7 +163,7 @@ def _placed(section: Section) -> _Placed:
     with gr.Column(visible=is_first, elem_id=place, elem_classes="lab-section") as column:
         gr.HTML(
             f"<h2>{html.escape(section.question)}</h2>"
-            f'<p class="lab-say">{with_terms(section.says)}</p>',
+            f'<p class="lab-say">{with_terms(section.explanation)}</p>',
             padding=False,
             elem_classes="lab-heading",
         )

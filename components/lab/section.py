@@ -33,13 +33,13 @@ class View:
         figures: each figure with its table, in the order of their places on the page.
     """
 
-    told: tuple[Words, ...]
+    words: tuple[Words, ...]
     figures: tuple[tuple[Figure, Words], ...]
 
     def value(self) -> str:
         """What the page's component gets."""
-        figures = [{"drawing": _text(drawn), "table": table} for drawn, table in self.figures]
-        return _text({"words": self.told, "figures": figures})
+        figures = [{"drawing": _text(figure), "table": table} for figure, table in self.figures]
+        return _text({"words": self.words, "figures": figures})
 
 
 def _text(value: object) -> str:
@@ -72,7 +72,7 @@ class Section:
     name: str
     anchor: str
     question: str
-    says: str
+    explanation: str
     controls: Callable[[], list[Component]]
     draw: Callable[..., View]
     figures: Mapping[str, str]

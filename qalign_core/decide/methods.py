@@ -213,14 +213,14 @@ def log_probs_of(samples: Iterable[ScoredResponse], sharpness: float) -> Array:
     """
     if sharpness == 1.0:
         return np.zeros(0)
-    found = [sample.log_prob for sample in samples]
-    if None in found:
+    log_probs = [sample.log_prob for sample in samples]
+    if None in log_probs:
         raise InvalidSetting(
             f"sharpness = {sharpness:g} needs the log-probability of every response, and "
-            f"{found.count(None)} of {len(found)} have none; draw them from a model that returns "
-            "log-probabilities"
+            f"{log_probs.count(None)} of {len(log_probs)} have none; draw them from a model that "
+            "returns log-probabilities"
         )
-    return np.array(found, np.float64)
+    return np.array(log_probs, np.float64)
 
 
 def effective_sample_size(weights: Sequence[float]) -> float:

@@ -21,8 +21,8 @@ class Rouge1:
 
     def __call__(self, y: str, other: str) -> float:
         """Compare two texts, by the package's scorer; warns as `matrix` does."""
-        if said := unread((y, other)):
-            warnings.warn(said, stacklevel=2)
+        if message := unread((y, other)):
+            warnings.warn(message, stacklevel=2)
         return float(_scorer().score(y, other)["rouge1"].fmeasure)
 
     def matrix(self, texts: Sequence[str]) -> Array:
@@ -32,8 +32,8 @@ class Rouge1:
         """
         from scipy.sparse import csr_array  # slow to import
 
-        if said := unread(texts):
-            warnings.warn(said, stacklevel=2)
+        if message := unread(texts):
+            warnings.warn(message, stacklevel=2)
         # the k-th occurrence of a word counts as a word of its own: clipped counts then are sizes
         # of intersections of sets, and those are one matrix product
         column: dict[tuple[str, int], int] = {}

@@ -191,7 +191,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     longest = max(len(sample.response) for sample in pool)
     pool_cost = sum((sample.cost for sample in pool), Cost())
     of_pool = (len(pool), pool_cost, comparison.pool_spent[cut.n - 1], longest)
-    found = []
+    outcomes = []
     prompt = run.meter.without_reward.prompt_price(run.prompt_tokens, run.prompt_scored)
     unscored = prompt + run.meter.without_reward.price(pool_cost)
     of_votes = (len(pool), replace(pool_cost, scored=0), unscored, longest)
@@ -202,8 +202,8 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
         right = None if extract is None else comparison.is_right(decision.answer)
         weighted = rule.weights is not None
         effective = methods.effective_sample_size(decision.weights) if weighted else None
-        found.append(Outcome(rule, decision, right, *price, effective))
-    return tuple(found)
+        outcomes.append(Outcome(rule, decision, right, *price, effective))
+    return tuple(outcomes)
 
 
 def recycled(comparison: Comparison, cut: Cut) -> Decision:

@@ -73,23 +73,23 @@ def cross_validated(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -
     ids = [[record.id for record in run.records] for run in runs]
     several = [points for points, its in zip(several, ids, strict=True) if its == ids[0]]
     parts = np.array([*map(part_of, ids[0])])
-    asked = runs[0].header.has_reward and runs[0].has_pool
-    if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
+    reads_beta = runs[0].header.has_reward and runs[0].has_pool
+    if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not reads_beta:
         return []
     betas = [runs[0].header.beta * factor for factor in FACTORS]
-    found = []
+    points = []
     for own, id_ in reversed(own_curves().items()):  # rules over samples first
         if RULES[id_].draws == "pool":
             weighted = weighted_at(RULES[id_], runs[0], betas)
             mine = [p for p in several[0] if p.method == id_]
-            found += [_chosen(own, [p] * len(FACTORS), weighted[p.n], parts) for p in mine]
+            points += [_chosen(own, [p] * len(FACTORS), weighted[p.n], parts) for p in mine]
         elif len(several) > 1:
             chains = [[one for one, _ in pairs(each, id_, "any")] for each in several]
             for n in sorted(set.intersection(*({p.n for p in chain} for chain in chains))):
                 tried = [next(p for p in chain if p.n == n) for chain in chains]
                 values = np.array([p.each for p in tried])
-                found.append(_chosen(own, tried, values, parts))
-    return found
+                points.append(_chosen(own, tried, values, parts))
+    return points
 
 
 def _chosen(method: Curve, tried: Sequence[Point], values: Array, parts: Array) -> Point:

@@ -140,7 +140,7 @@ def curves(
     rng = np.random.default_rng(seed)
     resampled = resampled_problems(rng, len(records), 1 if cuts else n_bootstrap)
 
-    found: dict[tuple[Curve, int], list[_Row]] = {}
+    by_point: dict[tuple[Curve, int], list[_Row]] = {}
     for record in records:
         problem = _Problem(draws, record, target)
         if cuts:
@@ -148,11 +148,11 @@ def curves(
         else:
             rows = _subset_rows(problem, sizes, budget)
         for method, place, row in rows:
-            found.setdefault((method, place), []).append(row)
+            by_point.setdefault((method, place), []).append(row)
 
     points = []
-    for method, place in sorted(found, key=lambda key: (in_order(key[0]), key[1])):
-        mine = found[method, place]
+    for method, place in sorted(by_point, key=lambda key: (in_order(key[0]), key[1])):
+        mine = by_point[method, place]
         values = np.array([row.values for row in mine])  # [problems, resamples]
         each = values.mean(axis=1)
         if cuts:
@@ -286,13 +286,13 @@ class _Problem:
     @cached_property
     def _reward_of(self) -> Array:
         """The reward of each text, shape [answers]: of its best draw, as decisions show it."""
-        found = np.full(len(self.record.answers), -np.inf)
+        rows = np.full(len(self.record.answers), -np.inf)
         for answer, reward in (
             (self.pool_answer, self.pool_reward),
             (self.record.chain_answer, self.record.chain_reward),
         ):
-            np.maximum.at(found, answer, reward)
-        return found
+            np.maximum.at(rows, answer, reward)
+        return rows
 
 
 def _take(seen: _Seen, places: Array) -> _Seen:
@@ -342,8 +342,8 @@ def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
             else:
                 scored = rule.reads_reward
                 voters = n if scored or budget == "samples" else problem.unscored(n)
-                found, mean = votes(problem.voters, voters, rule, (problem.beta,))
-                row = _Row(found, mean, *cost(voters, scored=scored))
+                shares, mean = votes(problem.voters, voters, rule, (problem.beta,))
+                row = _Row(shares, mean, *cost(voters, scored=scored))
             yield rule.id, n, row
 
 
@@ -357,12 +357,12 @@ def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, A
         draws: of a set with samples.
         betas: of the weights.
     """
-    found: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
+    shares: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
     for record in draws.records:
         problem = _Problem(draws, record, draws.header.target)
-        for n, values in found.items():
+        for n, values in shares.items():
             values.append(votes(problem.voters, n, rule, tuple(betas))[0])
-    return {n: np.array(values).T for n, values in found.items()}
+    return {n: np.array(values).T for n, values in shares.items()}
 
 
 def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
@@ -422,12 +422,12 @@ def _resampled_rows(
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
         n_states = n_chains * (cut.t + 1)
         outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
-        states = _drawn_from(
+        states = _take_places(
             *(_blocks(rng, n_chains, length, (outer, times)) for times in (1, outer))
         )
         size = len(problem.pool_reward)
         known = rng.integers(size, size=(outer, 1, size))
-        pool = _drawn_from(known, rng.integers(size, size=(outer, outer, cut.n)))
+        pool = _take_places(known, rng.integers(size, size=(outer, outer, cut.n)))
         of_chain = problem.of_chain(n_chains * length, cut.t)
         of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
                    problem.pool_length[: cut.n].max())  # fmt: skip
@@ -439,15 +439,15 @@ def _resampled_rows(
             else:
                 seen, cost = _take(problem.pool, pool), of_pool
             row = problem.row(rule, seen, outer, cost, final[rule.id])
-            said = int(problem.decided(rule, first)[0][0])
-            row.answer = str(record.answers[said]) if said >= 0 else None
-            row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
+            winner = int(problem.decided(rule, first)[0][0])
+            row.answer = str(record.answers[winner]) if winner >= 0 else None
+            row.correct = bool(record.is_right(np.array(winner))) if measure == "right" else None
             yield rule.id, place, row
 
 
-def _drawn_from(known: Array, drawn: Array) -> Array:
-    """Places that are drawn of each resample of the known places, shape [times^2, draws]."""
-    return np.take_along_axis(known, drawn, axis=2).reshape(-1, drawn.shape[2])
+def _take_places(known: Array, places: Array) -> Array:
+    """Take places of each resample of the known places, shape [times^2, draws]."""
+    return np.take_along_axis(known, places, axis=2).reshape(-1, places.shape[2])
 
 
 def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[int, int]) -> Array:
@@ -481,9 +481,9 @@ def difference(one: Point, other: Point) -> Difference:
             f"paired differences need the same problems, got {len(one.each)} and "
             f"{len(other.each)}; give two points of one set's curves"
         )
-    ours, theirs = np.array(one.each), np.array(other.each)
+    values, other_values = np.array(one.each), np.array(other.each)
     more: Any = {"n": other.n, "spent": other.spent, "strata": one.strata}
-    return paired_difference(one.method, other.method, ours, theirs, **more)
+    return paired_difference(one.method, other.method, values, other_values, **more)
 
 
 def resampled_weights(point: Point) -> Array:
@@ -497,9 +497,9 @@ def resampled_weights(point: Point) -> Array:
 
 def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:
     """The points of two methods of one set at each budget at which they cost the same, by n."""
-    theirs = {p.n: p for p in points if p.method == b}
-    found = [(p, theirs[p.n]) for p in points if p.method == a and p.n in theirs]
-    return sorted((pair for pair in found if is_level(*pair)), key=lambda pair: pair[0].n)
+    others = {p.n: p for p in points if p.method == b}
+    matches = [(p, others[p.n]) for p in points if p.method == a and p.n in others]
+    return sorted((pair for pair in matches if is_level(*pair)), key=lambda pair: pair[0].n)
 
 
 def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
@@ -516,15 +516,15 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     if len(sets) == 1:
         return [*sets[0]]
     shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
-    found = []
+    averages = []
     for method, n in sorted(shared, key=lambda key: (in_order(key[0]), key[1])):
         at = [next(p for p in points if (p.method, p.n) == (method, n)) for points in sets]
         each, strata = [v for p in at for v in p.each], tuple(len(p.each) for p in at)
         low, high = band_of_share(np.array(each), resampled_sets(strata), strata)
         value = float(np.mean([p.value for p in at]))
         more = {"each": tuple(each), "strata": strata, **_means(at)}
-        found.append(Point(method, n, value=value, low=low, high=high, **more))
-    return found
+        averages.append(Point(method, n, value=value, low=low, high=high, **more))
+    return averages
 
 
 def _spending(points: Sequence[Point]) -> Iterator[Point]:

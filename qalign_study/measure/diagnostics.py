@@ -204,7 +204,7 @@ def _halves(values: Array) -> Array:
 
 
 def _autocovariance(values: Array) -> Array:
-    """Of each row, at all lags; divided by its length, whatever the lag."""
+    """Compute each row's autocovariance at all lags, divided by its length at every lag."""
     n = values.shape[1]
     spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), 2 * n, axis=1)
     return np.asarray(np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)[:, :n] / n)

@@ -134,8 +134,8 @@ def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
 def resampled_sets(strata: tuple[int, ...]) -> Array:
     """Weights of the problems when those of each set are resampled, shape [RESAMPLES, n]."""
     rng = np.random.default_rng(0)
-    drawn = [resampled_problems(rng, n, RESAMPLES) / (n * len(strata)) for n in strata]
-    return np.concatenate(drawn, axis=1)
+    weights = [resampled_problems(rng, n, RESAMPLES) / (n * len(strata)) for n in strata]
+    return np.concatenate(weights, axis=1)
 
 
 def sign_test(gaps: Array, times: int = 10_000, seed: int = 0) -> float:
@@ -148,15 +148,15 @@ def sign_test(gaps: Array, times: int = 10_000, seed: int = 0) -> float:
         gaps: the difference of each problem, weighted as its mean is.
         times, seed: of the random signs.
     """
-    told = gaps[gaps != 0]
-    n = len(told)
+    nonzero = gaps[gaps != 0]
+    n = len(nonzero)
     if n <= 12:
         signs = 1.0 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
     else:
         signs = np.random.default_rng(seed).choice((-1.0, 1.0), (times, n))
         signs[0] = 1  # what was seen is one of them
-    seen = abs(told.sum()) - 1e-9 * abs(told).sum()
-    return float((abs(signs @ told) >= seen).mean())
+    seen = abs(nonzero.sum()) - 1e-9 * abs(nonzero).sum()
+    return float((abs(signs @ nonzero) >= seen).mean())
 
 
 def mcnemar(gaps: Array) -> float:
@@ -179,8 +179,8 @@ def mcnemar(gaps: Array) -> float:
 def paired_difference(
     a: str,
     b: str,
-    ours: Array,
-    theirs: Array,
+    values_a: Array,
+    values_b: Array,
     *,
     n: int,
     spent: float,
@@ -194,11 +194,11 @@ def paired_difference(
             [problems].
         strata: how many of the problems are of each set, where sets count the same.
     """
-    gaps, strata = ours - theirs, strata or (len(ours),)
+    gaps, strata = values_a - values_b, strata or (len(values_a),)
     counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
     discordant = float(abs(gaps).sum())
     p = sign_test(counted) if discordant < FEW else None
-    if p is not None and any(np.isin(each, (0.0, 1.0)).all() for each in (ours, theirs)):
+    if p is not None and any(np.isin(each, (0.0, 1.0)).all() for each in (values_a, values_b)):
         p = max(p, mcnemar(gaps))
     ends = (counted.sum(), *band(resampled_sets(strata) @ gaps))
     # a verdict must not hang on the sign of a rounding error, which differs between processors

@@ -44,8 +44,8 @@ def turn(points: Sequence[Point]) -> Turn | None:
     if len(mine) < 2 or len(mine[0].each) < LEAST:
         return None
     ns = np.array([p.n for p in mine])
-    drawn = resampled_weights(mine[0]) @ np.array([p.each for p in mine]).T
-    low, high = band(ns[drawn.argmax(axis=1)], among=True)
+    resampled = resampled_weights(mine[0]) @ np.array([p.each for p in mine]).T
+    low, high = band(ns[resampled.argmax(axis=1)], among=True)
     best = max(mine, key=lambda p: p.value)
     return Turn(best.n, int(low), int(high), mine[-1].n, difference(best, mine[-1]))
 
@@ -119,8 +119,8 @@ def gain(point: Point, one: Point) -> tuple[float, float, float]:
     """
     weights = resampled_weights(one)
     with np.errstate(divide="ignore", invalid="ignore"):
-        drawn = (weights @ np.array(point.each)) / (weights @ np.array(one.each))
+        resampled = (weights @ np.array(point.each)) / (weights @ np.array(one.each))
         value = np.divide(point.value, one.value)
-    drawn = np.where(np.isnan(drawn), math.inf, drawn)
-    ends = band(drawn, among=bool(np.isinf(drawn).any()))
+    resampled = np.where(np.isnan(resampled), math.inf, resampled)
+    ends = band(resampled, among=bool(np.isinf(resampled).any()))
     return (math.inf if np.isnan(value) else float(value)), *ends

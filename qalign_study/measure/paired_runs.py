@@ -50,8 +50,8 @@ def paired_runs(a: Results, b: Results, names: tuple[str, str] = ("A", "B")) -> 
     for key in of_each[0]:
         if key in of_each[1]:
             one, other = (points[key] for points in of_each)
-            ours, theirs = np.array(one.each), np.array(other.each)
-            gap = paired_difference(*names, ours, theirs, n=one.n, spent=other.spent)
+            values, other_values = np.array(one.each), np.array(other.each)
+            gap = paired_difference(*names, values, other_values, n=one.n, spent=other.spent)
             yield Pair(*key, one, other, gap)
 
 
@@ -64,9 +64,9 @@ def _measured(run: Results, ids: list[str]) -> dict[tuple[Curve, int], Point]:
 def _check_same_problems(a: Results, b: Results) -> None:
     if a.header.digest == b.header.digest:
         return
-    asked = [{p.id: (p.prompt, p.answer) for p in run.problems} for run in (a, b)]
-    shared = asked[0].keys() & asked[1].keys()
-    if other := sorted(id for id in shared if asked[0][id] != asked[1][id]):
+    contents = [{p.id: (p.prompt, p.answer) for p in run.problems} for run in (a, b)]
+    shared = contents[0].keys() & contents[1].keys()
+    if other := sorted(id for id in shared if contents[0][id] != contents[1][id]):
         raise InvalidSetting(
             f"problem {other[0]!r} is not the same in the two runs; compare runs of one set"
         )

@@ -113,10 +113,10 @@ class Draws:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules that there are draws for; without a reward there is no best of n."""
-        drawn = {"chain": self.header.chains, "pool": self.header.pool}
+        counts = {"chain": self.header.chains, "pool": self.header.pool}
         rewarded = self.header.has_reward
-        asked = (rule for rule in RULES.values() if rewarded or not rule.needs_reward)
-        return tuple(rule for rule in asked if drawn[rule.draws])
+        rules = (rule for rule in RULES.values() if rewarded or not rule.needs_reward)
+        return tuple(rule for rule in rules if counts[rule.draws])
 
     @property
     def has_pool(self) -> bool:
@@ -147,8 +147,8 @@ class Draws:
             pool |= {"right": each.is_right(each.pool_answer)}
             pool |= {"answer": each.answer_texts(each.pool_answer)}
             pool |= {"generated": each.pool_cost[:, 0], "scored": each.pool_cost[:, 1]}
-            for source, told in (("chain", chain), ("pool", pool)):
-                parts.append(pd.DataFrame({"problem": each.id, "source": source, **told}))
+            for source, columns in (("chain", chain), ("pool", pool)):
+                parts.append(pd.DataFrame({"problem": each.id, "source": source, **columns}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def utility(self, record: Record) -> Array | None:
@@ -186,8 +186,8 @@ def record_of(
     numbers: dict[str, int] = {}
 
     def number(samples: Iterable[ScoredResponse]) -> Array:
-        said = (read(sample.response.text) for sample in samples)
-        kept = [-1 if a is None else numbers.setdefault(a, len(numbers)) for a in said]
+        answers = (read(sample.response.text) for sample in samples)
+        kept = [-1 if a is None else numbers.setdefault(a, len(numbers)) for a in answers]
         return np.array(kept, dtype=np.int32)
 
     pool, sharpness = trace.pool, trace.header.sharpness

@@ -30,7 +30,7 @@ from qalign_study.sets.seeded import N_PROBLEMS, generate_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS: tuple[Curve, ...] = ("qalign", "qalign_own")
+CHAIN_CURVES: tuple[Curve, ...] = ("qalign", "qalign_own")
 AVERAGE = "average"
 COLUMNS = (
     *("lm", "rm", "set", "method", "minus", "n", "problems", "flops", "value", "low", "high"),
@@ -41,8 +41,10 @@ COLUMNS = (
 
 def others() -> list[Curve]:
     """The comparisons of QAlign: the rules, those of its target first, and their ceiling."""
-    rules = sorted((id_ for id_ in RULES if id_ not in OURS), key=lambda id_: not RULES[id_].aims)
-    return [*rules, "any", *(own for own in own_curves() if own not in OURS)]
+    rules = sorted(
+        (id_ for id_ in RULES if id_ not in CHAIN_CURVES), key=lambda id_: not RULES[id_].aims
+    )
+    return [*rules, "any", *(own for own in own_curves() if own not in CHAIN_CURVES)]
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,16 @@ class Compared:
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """Those that a report tells of, at every budget of equal compute."""
-        return tuple(each for a in OURS for b in others() for each in paired(self.points, a, b))
+        return tuple(
+            each for a in CHAIN_CURVES for b in others() for each in paired(self.points, a, b)
+        )
 
     def row(self, n: int, label: str = "") -> Row:
         """The line of a table at a budget."""
         at = {p.method: p for p in self.points if p.n == n or p.method == "one"}
-        drawn = at.get("any")
+        ceiling = at.get("any")
         rules = [at[id_] for id_ in RULES if id_ in at]
-        level = [rule for rule in rules if drawn is None or is_level(rule, drawn)]
+        level = [rule for rule in rules if ceiling is None or is_level(rule, ceiling)]
         best = best_of(level) if level else None
         latest = {(d.a, d.b): d for d in self.differences if d.n <= n}  # by n, ascending
         return Row(self.name, label or self.name, n, at, best, tuple(latest.values()))
@@ -243,18 +247,18 @@ class Report:
             for line in group.lines:
                 best = {n: line.row(n).best for n in {p.n for p in line.points}}
                 measured: list[Point | Difference] = [*line.points, *line.differences]
-                for found in measured:
-                    row: dict[str, object] = {**models, "set": line.name, "n": found.n}
-                    row |= {"flops": found.spent if group.unit == "FLOPs" else None}
-                    row |= {"value": found.value, "low": found.low, "high": found.high}
-                    if isinstance(found, Point):
-                        marked = int(found.method == best[found.n])
-                        row |= {"method": found.method, "problems": len(found.each)}
-                        row |= {"best": marked if found.method in RULES else None}
+                for result in measured:
+                    row: dict[str, object] = {**models, "set": line.name, "n": result.n}
+                    row |= {"flops": result.spent if group.unit == "FLOPs" else None}
+                    row |= {"value": result.value, "low": result.low, "high": result.high}
+                    if isinstance(result, Point):
+                        marked = int(result.method == best[result.n])
+                        row |= {"method": result.method, "problems": len(result.each)}
+                        row |= {"best": marked if result.method in RULES else None}
                     else:
-                        row |= {"method": found.a, "minus": found.b, "problems": found.problems}
-                        row |= {"verdict": found.verdict, "discordant": found.discordant}
-                        row |= {"p": found.p}
+                        row |= {"method": result.a, "minus": result.b, "problems": result.problems}
+                        row |= {"verdict": result.verdict, "discordant": result.discordant}
+                        row |= {"p": result.p}
                     rows.append(row)
         frame = pd.DataFrame(rows, columns=COLUMNS)
         return frame.astype({"best": "Int64"})
@@ -292,12 +296,12 @@ class Report:
         """
         frame = self.to_frame()
         frame = frame[frame["set"].isin([each.name for each in self.sets])].astype(object)
-        is_pair, told = frame["minus"].notna(), frame.where(frame.notna(), None)
+        is_pair, cells = frame["minus"].notna(), frame.where(frame.notna(), None)
         band = ["n", "flops", "value", "low", "high"]
-        rows = told.loc[~is_pair, ["set", "method", *band]].rename(columns={"value": "accuracy"})
+        rows = cells.loc[~is_pair, ["set", "method", *band]].rename(columns={"value": "accuracy"})
         names = {"method": "a", "minus": "b", "value": "difference"}
         columns = ["set", "method", "minus", *band, "discordant", "p", "verdict"]
-        pairs = told.loc[is_pair, columns].rename(columns=names)
+        pairs = cells.loc[is_pair, columns].rename(columns=names)
         return {"rows": rows.to_dict("records"), "paired": pairs.to_dict("records")}
 
 

@@ -230,12 +230,12 @@ def answer_of(problem: Problem, trace: Trace) -> Answer:
 
 def _columns(header: SetHeader) -> _Columns:
     """The arrays of such results: log-probabilities only where the target asks for them."""
-    asked = {"_log_prob": header.sharpness != 1.0, "_correction": header.move != SetHeader.move}
-    left_out = tuple(ending for ending, is_asked in asked.items() if not is_asked)
-    return {name: told for name, told in _COLUMNS.items() if not name.endswith(left_out)}
+    optional = {"_log_prob": header.sharpness != 1.0, "_correction": header.move != SetHeader.move}
+    left_out = tuple(ending for ending, is_stored in optional.items() if not is_stored)
+    return {name: columns for name, columns in _COLUMNS.items() if not name.endswith(left_out)}
 
 
-def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
+def _records(arrays: dict[str, Array], specification: _Columns) -> list[Record]:
     """The records, each as `Record` says.
 
     Raises:
@@ -249,7 +249,7 @@ def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
     if not whole or (arrays["id"].shape, chains.shape, prompts.shape) != ((n,), (n,), (n, 2)):
         raise ValueError(f"chains and prompts are not those of its {n} problems")
     columns = {}
-    for name in told:
+    for name in specification:
         counts, column = arrays[f"{name}_n"], arrays[name]
         whole = counts.shape == (n,) and counts.dtype.kind == "i" and counts.min() >= 0
         if not whole or counts.max() > len(column) or counts.sum() != len(column):
@@ -267,20 +267,20 @@ def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
         for k in range(n)
     ]
     for record in records:
-        _check_arrays(record, told)
+        _check_arrays(record, specification)
     return records
 
 
-def _check_arrays(record: Record, told: _Columns) -> None:
+def _check_arrays(record: Record, columns: _Columns) -> None:
     """Refuse a record whose arrays are not what the class says."""
     n = {"answers": record.answers, "right": record.answers,
          "pool": record.pool_reward, "chain": record.chain_reward}  # fmt: skip
-    for name, (kind, least, most) in told.items():
+    for name, (kind, least, most) in columns.items():
         array = getattr(record, name)
         shape = (len(n[name.partition("_")[0]]), 3)[: 1 + name.endswith("_cost")]
         if array.shape != shape or array.dtype.kind != kind:
-            came = f"shape {array.shape} of {array.dtype}"
-            raise ValueError(f"{name} of {short_repr(record.id)} has {came}, not {shape}")
+            shape_text = f"shape {array.shape} of {array.dtype}"
+            raise ValueError(f"{name} of {short_repr(record.id)} has {shape_text}, not {shape}")
         most = len(record.answers) - 1 if name.endswith("_answer") else most
         if kind in "if" and array.size and not (least <= array.min() and array.max() <= most):
             raise ValueError(f"{name} of {short_repr(record.id)} is not {least:g} to {most:g}")

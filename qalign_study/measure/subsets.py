@@ -108,23 +108,23 @@ def _shares(pool: Pool, places: Array, weight: Array) -> Array:
         places: of the samples of each subset, shape [subsets, n].
         weight: of each sample, shape [betas, subsets, n].
     """
-    drawn = pool.answer[places] + 1
+    answers = pool.answer[places] + 1
     # a cell for each distinct answer of each subset, row after row
-    key = drawn + (int(pool.answer.max()) + 2) * np.arange(len(drawn))[:, None]
+    key = answers + (int(pool.answer.max()) + 2) * np.arange(len(answers))[:, None]
     _, first, cell = np.unique(key, return_index=True, return_inverse=True)
     row, right = first // places.shape[1], pool.right[places.ravel()[first]]
-    starts = np.searchsorted(row, np.arange(len(drawn)))
+    starts = np.searchsorted(row, np.arange(len(answers)))
     if pool.utility is not None:
-        pairs = pool.utility[drawn[:, :, None] - 1, drawn[:, None, :] - 1]
+        pairs = pool.utility[answers[:, :, None] - 1, answers[:, None, :] - 1]
         support = (pairs @ weight[..., None]).reshape(len(weight), -1)[:, first]
     else:
         at = cell.ravel() + len(first) * np.arange(len(weight))[:, None]
         support = np.bincount(at.ravel(), weight.ravel(), len(first) * len(weight))
         support = support.reshape(len(weight), -1)
-        support[:, drawn.ravel()[first] == 0] = -1.0  # no answer, no vote
+        support[:, answers.ravel()[first] == 0] = -1.0  # no answer, no vote
     best = np.maximum.reduceat(support, starts, axis=1)
     leads = support >= (best - ROUNDING * np.abs(best))[:, row]
-    found = np.add.reduceat(leads & right, starts, axis=1, dtype=np.float64)
+    right_leads = np.add.reduceat(leads & right, starts, axis=1, dtype=np.float64)
     return np.asarray(
-        (found / np.add.reduceat(leads, starts, axis=1, dtype=np.float64)).mean(axis=1)
+        (right_leads / np.add.reduceat(leads, starts, axis=1, dtype=np.float64)).mean(axis=1)
     )

@@ -67,12 +67,12 @@ class Proposals:
 
     def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
         """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
-        told, weights, alpha = self.at(np.array([Target(beta).beta]))
+        known, weights, alpha = self.at(np.array([Target(beta).beta]))
         counted = weights * self.changed if changed_only else weights
-        return float((counted * alpha).sum() / counted.sum()) if told and counted.any() else None
+        return float((counted * alpha).sum() / counted.sum()) if known and counted.any() else None
 
     def at(self, betas: Array) -> tuple[Array, Array, Array]:
-        """Of which betas these proposals can tell; for those, what the states count and alpha.
+        """Find the betas for which these proposals suffice, with the states' weights and alpha.
 
         Shapes [betas], [told, n] and [told, n]; the importance weights of the states have a mean of
         1 within each prompt, alpha is the acceptance probability of each proposal.
@@ -83,15 +83,15 @@ class Proposals:
         ends = np.flatnonzero(np.diff(self.prompt[in_order])) + 1
         for mine in np.split(in_order, ends):
             weights[:, mine] = softmax(log_w[:, mine]) * len(mine)
-        told = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
-        each: Any = betas[told, None]
+        known = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
+        each: Any = betas[known, None]
         log_alpha = log_acceptance(
             replace(self.target, beta=each),
             new=Scores(self.reward_new, self.log_prob_new),
             old=Scores(self.reward_old, self.log_prob_old),
             log_correction=self.correction,
         )
-        return told, weights[told], np.exp(log_alpha)
+        return known, weights[known], np.exp(log_alpha)
 
 
 MIN_EFFECTIVE = 0.2
@@ -199,10 +199,12 @@ async def tune_beta(
             lm, rm, prompts, target=target, move=move, steps=steps, seed=seed + len(tried) - 1
         )
         cost = cost + spent
-        found = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
-        if found.reached and (found.low <= target.beta <= found.high or len(tried) == rounds):
+        estimate = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
+        if estimate.reached and (
+            estimate.low <= target.beta <= estimate.high or len(tried) == rounds
+        ):
             break
-        flat = None if found.reached else proposals.acceptance(FLAT)
+        flat = None if estimate.reached else proposals.acceptance(FLAT)
         if flat is not None and flat < acceptance:
             raise NoBeta(
                 f"no beta accepts {acceptance:g} of the changed proposals at sharpness "
@@ -216,15 +218,15 @@ async def tune_beta(
                 f"proposals are accepted (last tried: {target.beta:.3g}); start nearer, "
                 "or run more steps"
             )
-        target = replace(target, beta=found.beta)
-    accepted = proposals.acceptance(found.beta)
-    overall = proposals.acceptance(found.beta, changed_only=False)
+        target = replace(target, beta=estimate.beta)
+    accepted = proposals.acceptance(estimate.beta)
+    overall = proposals.acceptance(estimate.beta, changed_only=False)
     assert accepted is not None, "the proposals reach the beta that was found on them"
     assert overall is not None, "and changed proposals are proposals"
     return Tuned(
-        beta=found.beta,
-        low=found.low,
-        high=found.high,
+        beta=estimate.beta,
+        low=estimate.low,
+        high=estimate.high,
         acceptance=accepted,
         overall=overall,
         cost=cost,
@@ -320,7 +322,7 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BetaEstimate:
     """A beta with its 95 % band; if it was not `reached`, the furthest one in its direction."""
 
     beta: float
@@ -331,7 +333,7 @@ class Found:
 
 def beta_for(
     proposals: Proposals, target: float, *, n_bootstrap: int = 1000, seed: int = 0
-) -> Found:
+) -> BetaEstimate:
     """The beta at which chains would accept changed proposals at the target rate.
 
     The band is by bootstrap over prompts, or over blocks of a single chain; an end is 0 or inf
@@ -354,8 +356,8 @@ def beta_for(
         )
     middle = math.log(proposals.target.beta)
     grid = np.exp(np.unique([*np.linspace(middle - 7, middle + 7, 561), middle]))
-    told, weights, alpha = proposals.at(grid)
-    grid, counted = grid[told], weights * changed
+    known, weights, alpha = proposals.at(grid)
+    grid, counted = grid[known], weights * changed
     accepted = counted * alpha
 
     groups = proposals.prompt
@@ -373,7 +375,7 @@ def beta_for(
     ends = [_crossing(grid, rate, target) for rate in rates.T]
     logs = [x if inside else (math.inf if x > middle else -math.inf) for x, inside in ends]
     low, high = np.exp(band(logs, among=True))
-    return Found(math.exp(log_beta), float(low), float(high), reached)
+    return BetaEstimate(math.exp(log_beta), float(low), float(high), reached)
 
 
 def _crossing(grid: Array, rates: Array, target: float) -> tuple[float, bool]:
@@ -434,8 +436,8 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
         weights = softmax(reward, column, record.pool_tilt(draws.header.sharpness))
         won = decide(np.broadcast_to(answer, weights.shape), weights)
         effective = 1 / (weights**2).sum(axis=1)
-        told = record.is_right(won), weights @ reward, kl_from_base(weights), effective
-        values[:, place] = np.transpose(told)
+        known = record.is_right(won), weights @ reward, kl_from_base(weights), effective
+        values[:, place] = np.transpose(known)
     proposals = proposals_of(draws)
     points = []
     for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):

@@ -128,9 +128,9 @@ def tables(
     return [Table(pd.DataFrame(cells, index=index)) for cells in (columns, gaps) if cells]
 
 
-def _below(found: Difference, row: Row) -> str:
+def _below(difference: Difference, row: Row) -> str:
     """The budget of a difference, where it is not that of its row."""
-    return "" if found.n == row.n else f"at {found.n:,} samples"
+    return "" if difference.n == row.n else f"at {difference.n:,} samples"
 
 
 def _share(row: Row, method: Curve, opens: Callable[[Row, str], str]) -> Cell | str:
