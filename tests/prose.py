@@ -1,7 +1,8 @@
-"""Phrases that make a text hard to read: `python tests/prose.py` prints each with its line.
+"""Phrases and names that are hard to read: `python tests/prose.py` prints each with its line.
 
 It reads documents, gallery, glossary, docstrings and the texts of pages, commands and errors,
-without headings, code, links' addresses and quotations.
+without headings, code, links' addresses and quotations. In code outside the tests it also reads the
+names of functions, classes, arguments and variables.
 """
 
 from __future__ import annotations
@@ -112,6 +113,47 @@ def pages(root: Path = ROOT) -> list[Path]:
     return [*(path for each in globs for path in sorted(root.glob(each))), DICTIONARY]
 
 
+VAGUE = frozenset(
+    "told said asked found shown drawn given made came had lit ours".split()  # noqa: SIM905
+)
+"""Words that say nothing of what a name holds: a function is a verb, a value a noun."""
+CODE = (
+    "app.py",
+    *(f"{folder}/**/*.py" for folder in ("qalign_core", "qalign_study", "components")),
+    *("tools/**/*.py", "benchmarks/**/*.py", "assets/web/**/*.js"),
+)
+_SCRIPT_NAME = re.compile(r"^\s*(?:export )?(?:async )?(?:const|let|function\*?|class) (\w+)", re.M)
+
+
+def names(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each name that a file of code binds, with its line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".js":
+        for match in _SCRIPT_NAME.finditer(text):
+            yield text.count("\n", 0, match.start(1)) + 1, match[1]
+        return
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+
+
+def vague_names(path: Path) -> Iterator[str]:
+    """Yield a sentence for each vague name of a file, and each docstring that begins with "Of"."""
+    place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    for line, name in names(path):
+        if name.strip("_").lower() in VAGUE:
+            yield f"{place}: line {line}: {name} (a verb for a function, a noun for a value)"
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))) if path.suffix == ".py" else ():
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))) if text.startswith("Of "):
+                yield f"{place}: line {node.lineno}: “{text[:60]}” (begin with a verb)"
+
+
 def main() -> int:
     """Print all that is found; the exit status is 1 if there is any."""
     hits = [
@@ -120,6 +162,7 @@ def main() -> int:
         for place, text in prose(path)
         for phrase, instead in found(text)
     ]
+    hits += [hit for each in CODE for path in sorted(ROOT.glob(each)) for hit in vague_names(path)]
     print("\n".join(hits) or "prose: nothing found")
     return bool(hits)
 

@@ -21,7 +21,7 @@ import yaml
 from markdown_it import MarkdownIt
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from prose import SCRIPTS, found, pages, prose
+from prose import SCRIPTS, found, pages, prose, vague_names
 from tiny_models import save
 
 from qalign_core import Target, load_trace, log_acceptance, registry
@@ -334,3 +334,15 @@ def test_the_strings_of_code_are_prose_and_so_are_docstrings_but_comments_are_no
     page.write_text('def f():\n    """Draw.\n\n    Args:\n        n: what n is.\n    """\n')
     assert [text for _, text in prose(page)] == ["Draw.", "Args:", "n: what n is."]
     assert [text for _, text in prose(script)] == ["text drawn", "${n} steps"]
+
+
+def test_vague_names_and_docstrings_of_code_are_reported(tmp_path: Path) -> None:
+    module, script = tmp_path / "page.py", tmp_path / "page.js"
+    module.write_text('"""Of a page."""\n\ndef told(given):\n    found = given\n    return found\n')
+    script.write_text('const said = "said";\nexport function draw() {}\n')
+    assert len([*vague_names(module)]) == 4
+    assert len([*vague_names(script)]) == 1
+    module.write_text(
+        '"""Read a page."""\n\ndef read(text):\n    return text.said\n'
+    )  # the control
+    assert not [*vague_names(module)]

@@ -25,7 +25,7 @@ Figure = dict[str, Any]
 """plotly's "data" and "layout" as plain values; `go.Figure` takes it as it is."""
 
 HEIGHT = 340
-"""Of a figure, in pixels."""
+"""The height of a figure, in pixels."""
 LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"}
 AXIS = {
     "gridcolor": GRID,

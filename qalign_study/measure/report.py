@@ -36,7 +36,7 @@ COLUMNS = (
     *("lm", "rm", "set", "method", "minus", "n", "problems", "flops", "value", "low", "high"),
     *("best", "verdict", "discordant", "p"),
 )
-"""Of the frame of a report, one row per measurement."""
+"""Columns of a report's frame, which has one row per measurement."""
 
 
 def others() -> list[Curve]:
