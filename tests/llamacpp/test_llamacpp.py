@@ -186,9 +186,9 @@ async def test_ids_that_the_server_goes_on_after_end_a_response_all_the_same(sta
     asked = []
 
     class Deaf(LlamaCppLanguageModel):
-        def _said(self, answer, *more):
+        def _parse_reply(self, answer, *more):
             asked.append(answer["tokens"])
-            return super()._said(answer, *more)
+            return super()._parse_reply(answer, *more)
 
     ends = {*lm.eos, *range(70, 100)}
     other = Deaf(replace(lm._at, eos=tuple(ends)), id="other", sampling=SAMPLING)
