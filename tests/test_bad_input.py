@@ -244,7 +244,7 @@ def test_nonsense_is_refused_before_a_model_is_loaded(given, capsys, monkeypatch
 
 
 NAME = "x" * 256
-LOOP, RECORDED = "loop", str(ASSETS / "runs" / "compare.jsonl")
+LOOP, RECORDED = "loop", str(ASSETS.joinpath("runs", "compare.jsonl"))  # any trace will do
 PATHS = [
     *(("report", NAME), ("report", LOOP), ("export", NAME, "--html", "a.html")),
     *(("export", RECORDED, "--html", place) for place in (NAME, "/", LOOP, ".", f"a/{NAME}/b")),

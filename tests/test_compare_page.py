@@ -348,7 +348,7 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
     )
     sentence, card = [
         await page.locator(f"#compare-panel .qc-{name} >> nth=0").bounding_box()
-        for name in ("concluded", "card")
+        for name in ("conclusion", "card")
     ]
     assert sentence["y"] + sentence["height"] <= card["y"]
     text = page.locator("#compare-panel .qc-text >> nth=0")

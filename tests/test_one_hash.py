@@ -14,6 +14,7 @@ import random
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -132,22 +133,21 @@ async def test_drawn_by_two_processes_of_which_one_is_killed(
 ) -> None:
     out = tmp_path / "out"
     command = ["run", "--prompts", problems, "--out", str(out), "--at-once", "1", *OPTIONS]
-    other = subprocess.Popen(
-        [sys.executable, "-m", "qalign_study", *command], stderr=subprocess.PIPE
-    )
+    screen, terminal = os.openpty()  # a bar that counts draws appears on a terminal only
+    termios.tcsetwinsize(terminal, (24, 80))
+    other = subprocess.Popen([sys.executable, "-m", "qalign_study", *command], stderr=terminal)
+    os.close(terminal)
     try:
-        said = b""
-        while not re.search(rb" [1-9][0-9]*/", said):  # its bar counts draws
-            assert other.stderr is not None
-            byte = other.stderr.read(1)
-            assert byte, said
-            said += byte
+        output = b""
+        while not re.search(rb" [1-9][0-9]*/", output):
+            output += os.read(screen, 1)
         lm, rm = load_language_model("embedded"), load_reward_model("embedded")
         everything = [PROBLEM, *OTHERS]
         await run_set(lm, rm, RUN, everything, out, progress=lambda *_: other.kill())
     finally:
         other.kill()
-        other.communicate()
+        other.wait()
+        os.close(screen)
     assert fingerprint(load_trace(out / "00000.jsonl"), WHOLE) == fingerprint(alone, WHOLE)
     for place, problem in enumerate(OTHERS, start=1):
         there = load_trace(out / f"{place:05}.jsonl")
