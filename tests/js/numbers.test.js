@@ -4,9 +4,11 @@ import {
   axisEnd,
   effective,
   histogram,
+  leaders,
   quantities,
   rewardsOf,
   stateOf,
+  tally,
   ticks,
   visitsAt,
   votes,
@@ -132,4 +134,11 @@ test("the axis of a run that goes on doubles, and ends where the run will", () =
   assert.deepEqual([0, 12, 63, 64, 200, 600, 1024].map((n) => axisEnd(n, 1024)),
     [64, 64, 64, 128, 256, 1024, 1024]);
   assert.deepEqual([0, 24].map((n) => axisEnd(n, 24)), [24, 24]);
+});
+
+test("of equally many votes, the answer that appears first wins, whatever the rewards", () => {
+  assert.deepEqual(tally(["7", "9", "9", "7", null]), [["7", 2], ["9", 2], [null, 1]]);
+  assert.deepEqual(tally(["9", "7", "7", "9"])[0], ["9", 2]); // the control: the other order
+  const steps = ["7", "9", "9", "7"].map((answer, k) => ({ answer, reward: k }));
+  assert.deepEqual(leaders({ steps, stateAt: [0, 1, 2, 3] }), ["7", "7", "9", "7"]);
 });
