@@ -107,11 +107,14 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
         super().__init__(text, id=id, context=context, score_ids=score_ids)
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
-        probe = tuple(range(1, min(12, context) + 1))
+        probe = tuple(1 + place % 11 for place in range(min(24, context)))
         with contextlib.suppress(*UNFIT), torch.inference_mode(), torch_threads(threads):
             fast = _PrefixScorer(model, window=context, cache_bytes=cache_bytes, **options)
             expected, got = self.worker.compute(probe), fast.compute(probe)
             if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
+                if fast.compute(probe) != got:  # it kept all but the last token: other shapes
+                    fast = _PrefixScorer(model, window=context, cache_bytes=cache_bytes, **options)
+                    fast.net.fixed = True  # shapes are constant, so the bits are the same
                 self.worker = fast
         if not isinstance(self.worker, _PrefixScorer):
             pack(model)
