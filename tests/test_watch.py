@@ -177,8 +177,9 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visi
 
 LATE = """state => {
     const line = document.querySelector(".q-status");
-    QAlignShell.status(line, { value: JSON.stringify({ state, text: "It goes on." }) });
-    return [line.dataset.state, line.innerText];
+    const props = { value: JSON.stringify({ state, text: "It goes on." }) };
+    QAlignShell.status(line, props);
+    return [line.dataset.state, line.innerText, JSON.parse(props.value).state];
 }"""
 
 
@@ -197,10 +198,10 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit,
     assert not await page.evaluate(f"{API}.position.playing")  # and it says how to play it
     assert "▶ continues" in await page.inner_text(".q-status")
     for state in ("loading", "sampling"):  # what the run said before it ended may come after that
-        was, text = await page.evaluate(LATE, state)
-        assert was == "stopped"
+        was, text, value = await page.evaluate(LATE, state)
+        assert (was, value) == ("stopped", "stopped")  # the server reads the value
         assert "▶ continues" in text
-    assert await page.evaluate(LATE, "finished") == ["finished", "It goes on."]  # the control
+    assert await page.evaluate(LATE, "finished") == ["finished", "It goes on.", "finished"]
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
     # one step against the test's own arithmetic

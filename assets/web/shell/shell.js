@@ -102,6 +102,9 @@ function run(page, names, values) {
   return values;
 }
 
+/** The value that each status line shows. @type {WeakMap<HTMLElement, string>} */
+const statusValues = new WeakMap();
+
 /**
  * The status line's element shows what the server says of the run; where it leaves the run to the
  * browser, the run begins.
@@ -116,7 +119,13 @@ function status(element, props) {
     return;
   }
   const page = element.closest("#compare") ? "compare" : "watch";
-  if (ended.has(page) && ACTIVE.includes(message.state)) return;
+  if (ended.has(page) && ACTIVE.includes(message.state)) {
+    // the server reads the value: it must not hear of an ended run that it goes on
+    const value = statusValues.get(element) ?? props.value;
+    if (value !== props.value) props.value = value;
+    return;
+  }
+  statusValues.set(element, props.value);
   element.dataset.state = message.state;
   put(/** @type {Element} */ (element.querySelector("span")), message.text);
   // the run's settings for the address bar, as the server spelt them; a file has its own
