@@ -37,7 +37,7 @@ BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples":
 AT_LEAST, SHARE_OF_TIME = 0.25, 0.15
 """Seconds between two updates, and the most of a run's time that goes into showing it."""
 
-IDLE = Status("idle", "A recorded comparison is selection. Press Compare to draw a new one.")
+IDLE = Status("idle", "A recorded comparison is shown. Press Compare to draw a new one.")
 
 PANEL = """
 const host = element.querySelector(".qc-host");
