@@ -377,5 +377,6 @@ def build_compare_page(
         lambda selection, on: selection.histograms(on), [selection, mixture], histograms, **PRIVATE
     )
     events.save(on_save, selection, saver, **PRIVATE)
-    demo.load(on_load, None, [*widgets, status], **PRIVATE)
+    loading = demo.load(on_load, None, [*widgets, status], **PRIVATE)
+    loading.then(None, js="() => QAlignShell.release('compare')")
     looked_at.change(on_look, [selection, mixture], outputs, concurrency_limit=2, **PRIVATE)

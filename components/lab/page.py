@@ -225,7 +225,8 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
     columns = [page.shared, *(placed.column for placed in sections.values())]
     opening = then_draw(page.opened.change(open_section, page.opened, columns, **DIRECT))
     opening.then(lambda name: sections[name].section.prepare(), page.opened, None, **LAST)
-    demo.load(on_load, None, [*page.controls, due], **LAST)
+    loading = demo.load(on_load, None, [*page.controls, due], **LAST)
+    loading.then(None, js="() => QAlignShell.release('lab')")
     lead = {"fn": lambda query: follow(dict(parse_qsl(str(query)))), "inputs": led}
     leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
     leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)

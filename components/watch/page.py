@@ -231,5 +231,6 @@ def build_watch_page(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
     form.watch()
-    demo.load(on_load, None, [*widgets, status], **PRIVATE)
+    loading = demo.load(on_load, None, [*widgets, status], **PRIVATE)
+    loading.then(None, js="() => QAlignShell.release('watch')")
     return form

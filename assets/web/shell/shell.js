@@ -13,9 +13,10 @@ import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
+import { holdLinked, release } from "./hold.js";
 import { QAlignList } from "../list/list.js";
 import { drawHere, here, stopHere } from "./here.js";
-import { RUN, SET, STEP, named, namesRun, stepOf } from "./links.js";
+import { RUN, SET, STEP, named, namesRun, partsOf, stepOf } from "./links.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -232,6 +233,7 @@ function openPage(name) {
   /** @type {any} */ (document.querySelector(`#tab-${name}-button`))?.click();
 }
 
+holdLinked(partsOf(new URLSearchParams(window.location.search)));
 closeFromOutside();
 forgetAnswers();
 listen();
@@ -265,6 +267,7 @@ export const QAlignShell = {
     else if (first !== "watch" && !window.location.search) openPage(first);
   },
   page: turnTo,
+  release,
   /** The run of the gallery that the link names. */
   wanted: opened[RUN],
   recorded,
