@@ -1,6 +1,8 @@
 """Nets: any causal model, by the fastest way that gives its own logits, in the same bits."""
 
 import asyncio
+import ctypes
+import mmap
 from copy import deepcopy
 
 import numpy as np
@@ -144,6 +146,25 @@ def test_a_net_that_needs_constant_shapes_gets_them(llama, rows):
         assert nets.verify(net, range(20, 32))
         assert net.fixed
         assert (net.n_rows(1), net.chunk) == (rows, rows)
+
+
+def n_resident(tensor):
+    """Return how many pages of a tensor are in memory."""
+    start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+    n_bytes = tensor.data_ptr() + tensor.nbytes - start
+    pages = (ctypes.c_ubyte * -(-n_bytes // mmap.PAGESIZE))()
+    address, size = ctypes.c_void_p(start), ctypes.c_size_t(n_bytes)
+    assert ctypes.CDLL(None, use_errno=True).mincore(address, size, pages) == 0
+    return sum(page & 1 for page in pages)
+
+
+def test_rows_take_no_memory_until_they_are_used(llama):
+    net = nets.build(llama, 8, 512)
+    with torch.inference_mode():
+        assert n_resident(net.keys) == n_resident(net.values) == 0
+        assert net.held == [()] * 8
+        net.decode(np.array([5]), np.array([0]))
+    assert n_resident(net.keys) > 0
 
 
 def test_the_fast_net_and_the_generic_one_agree(llama):

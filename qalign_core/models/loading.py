@@ -1,6 +1,7 @@
 """Load models by name: refuse those that are unsafe, of the wrong kind or too large."""
 
 import codecs
+import ctypes
 import hashlib
 import math
 import os
@@ -8,7 +9,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -165,6 +166,8 @@ class Pretrained(ABC):
         if eight:
             quantize(model)
         loaded = cls(model, text, id=id or name, **options)
+        del model
+        _trim_heap()
         loaded.n_parameters = n_parameters
         # rounded weights are another model, and the header of a trace says so
         loaded.revision = f"{commit} int8" if eight else commit
@@ -205,6 +208,12 @@ def _cache_bytes(device: str) -> int:
     """Memory for kept keys and values: on a GPU a share of it, for as many requests as it runs."""
     free = available_memory(device) if device.startswith("cuda") else None
     return max(CACHE_BYTES, (free or 0) // 16)
+
+
+def _trim_heap() -> None:
+    """Give memory that loading has freed back to the system, where the C library is glibc."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _check_device(device: str) -> None:

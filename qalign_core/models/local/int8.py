@@ -85,9 +85,17 @@ def _exact_parts(weight: Tensor) -> tuple[Tensor, ...]:
     """A weight [out, in] cut so that all sums are whole numbers of float32; mostly one part."""
     for n in range(1, weight.shape[1] + 1):
         parts = weight.chunk(n, 1)
-        if all(int(part.int().abs().sum(1).max()) * 2 * MIDDLE < 2**24 for part in parts):
+        if all(_largest_sum(part) * 2 * MIDDLE < 2**24 for part in parts):
             break
     return parts
+
+
+def _largest_sum(weight: Tensor) -> int:
+    """An upper bound on the sum of a row's absolute values; exact for long rows."""
+    longest = 127 * weight.shape[1]
+    if longest * 2 * MIDDLE < 2**24:
+        return longest
+    return int(weight.abs().sum(1, dtype=torch.int32).max())
 
 
 def _add_exactly(sums: list[Tensor], scale: Tensor) -> Tensor:
@@ -164,7 +172,7 @@ class Int8Linear(nn.Module):
         self.out_features, self.in_features = weight.shape
         for name, value in (("weight", weight), ("scale", scale), ("bias", bias)):
             self.register_buffer(name, value)
-        self._product = Int8Product(weight, scale, pack=plain_product)
+        self._product: Int8Product | None = None
 
     def pack(self) -> None:
         """Multiply by the packed weight from now on, and keep no other."""
@@ -174,6 +182,8 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """As `nn.Linear`, of activations rounded to 14 bits."""
+        if self._product is None:
+            self._product = Int8Product(self.weight, self.scale, pack=plain_product)
         y = self._product(x.reshape(-1, self.in_features).contiguous(), self.bias)
         return y.view(*x.shape[:-1], self.out_features)
 

@@ -116,6 +116,5 @@ def _same_in_any_company(net: KVNet, tokens: Sequence[int]) -> bool:
         batch[last], at[last] = token, i
         same = same and torch.equal(net.decode(batch, at)[last], alone[i])
     same = same and torch.equal(net.copy_out(last, 0, n), kept)
-    for row in range(net.rows):
-        net.clear(row)
+    net.release()
     return bool(same)

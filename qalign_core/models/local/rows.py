@@ -219,6 +219,12 @@ class KVNet(Net):
         self.values[:, row].zero_()
         self.held[row] = ()
 
+    def release(self) -> None:
+        """Forget all rows, and give their memory back until they are used."""
+        layers, _, kv_heads, head_dim, _ = self.keys.shape
+        self._allocate(layers, kv_heads, head_dim)
+        self.held = [()] * self.rows
+
     def _write(self, layer: int, plan: Plan, keys: Tensor, values: Tensor) -> None:
         """Store what a layer made of the step's tokens: [m, kv_heads, head_dim] each."""
         if plan.row is None:
