@@ -63,6 +63,18 @@ def test_a_file_of_each_kind_is_the_model_that_it_was_written_from(tmp_path, kin
         lm.close()
 
 
+def test_a_file_is_parsed_once(file, monkeypatch):
+    parsed, parse = [], gguf.GGUFReader.__init__
+    monkeypatch.setattr(
+        gguf.GGUFReader, "__init__", lambda *args: parsed.append(args) or parse(*args)
+    )
+    load(file).close()
+    assert len(parsed) == 1
+    load_text(file)
+    assert len(parsed) == 2
+    assert gguf.GGUFReader.__module__ == "gguf.gguf_reader", "what was replaced is there again"
+
+
 def test_a_quantized_file_runs_in_8_bits_unless_another_type_is_named(file):
     by_default, wide = load(file), load(file, dtype="float32")
     assert by_default.revision == f"{wide.revision} int8"

@@ -5,12 +5,20 @@ file.architecture, file.n_parameters, file.eos
 """
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from qalign_core.errors import ModelLoadError
 from qalign_core.validation import first_line
 
+_PARSING = threading.RLock()  # one thread at a time replaces what the package gguf offers
 _UNQUANTIZED = {"F64", "F32", "F16", "BF16"}
 
 
@@ -50,7 +58,7 @@ class GGUFFile:
                 "'qalign-explorer[gguf]'"
             ) from error
         try:
-            reader = gguf.GGUFReader(path)
+            reader = self._reader = _reader_class(gguf)(path)
             fields = {
                 name: field.contents()
                 for name, field in reader.fields.items()
@@ -70,3 +78,29 @@ class GGUFFile:
         self.is_quantized = not types <= _UNQUANTIZED
         ends = (fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot"))
         self.eos = tuple(dict.fromkeys(int(id) for id in ends if id is not None))
+
+    @contextmanager
+    def parsed_once(self) -> Iterator[None]:
+        """Let transformers 5.23 use this file's reader, and the table of names once per model.
+
+        It would parse the file four times, and build the table for each of some 400 modules.
+        """
+        package: Any = import_module("gguf")
+        with _PARSING:
+            before = package.GGUFReader, package.get_tensor_name_map
+            package.GGUFReader = lambda *_, **__: self._reader
+            package.get_tensor_name_map = cache(package.get_tensor_name_map)
+            try:
+                yield
+            finally:
+                package.GGUFReader, package.get_tensor_name_map = before
+
+
+def _reader_class(gguf: Any) -> Any:
+    """A reader whose file is a plain array: slices of a memmap take three times as long."""
+
+    class Reader(gguf.GGUFReader):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, np.asarray(value) if name == "data" else value)
+
+    return Reader

@@ -9,7 +9,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -122,7 +122,10 @@ class Pretrained(ABC):
         file = _read_gguf(folder)
         if file is None:
             _check_safe(folder, name)
-        with _one_sentence(name, None if file is None else _unknown_architecture(file)):
+        with (
+            _one_sentence(name, None if file is None else _unknown_architecture(file)),
+            _parsed_once(file),
+        ):
             config = transformers.AutoConfig.from_pretrained(
                 **locate(folder), trust_remote_code=False
             )
@@ -139,13 +142,14 @@ class Pretrained(ABC):
                 f"int8 is for CPUs, and {name} would run on {device}; leave it out"
             )
         # transformers converts a GGUF file to float32 before anything else
-        weights = n_stored(folder) * _BYTES["float32" if file else dtype]
+        n_weights = n_stored(folder) if file is None else file.n_parameters
+        weights = n_weights * _BYTES["float32" if file else dtype]
         position = _kept_width(config) * _BYTES["float32" if eight else dtype]
         kept = all_options["rows"] * all_options["window"] * position
         _check_memory(weights, kept + all_options["cache_bytes"], name, dtype, device)
         if weights >= _SLOW:
             tell(f"reading {_gib(weights)} of {name}")
-        with _one_sentence(name):
+        with _one_sentence(name), _parsed_once(file):
             model, report = auto.from_pretrained(
                 **locate(folder),
                 dtype=dtype if not eight else "float32" if file else "auto",
@@ -160,7 +164,8 @@ class Pretrained(ABC):
             )
         if file is not None and file.eos:
             model.generation_config.eos_token_id = list(file.eos)
-        text = _text(folder, name, chat_template, one_message=one_message)
+        with _parsed_once(file):
+            text = _text(folder, name, chat_template, one_message=one_message)
         model = model.to(device).eval().requires_grad_(False)
         n_parameters = sum(p.numel() for p in model.parameters())
         if eight:
@@ -238,7 +243,8 @@ def load_text(
     name = str(source)
     folder, _ = _fetch(name, revision, weights=False)
     file = _read_gguf(folder)
-    text = _text(folder, name, chat_template)
+    with _parsed_once(file):
+        text = _text(folder, name, chat_template)
     if file is not None and file.eos:
         return text, file.eos
     with _one_sentence(name):
@@ -252,6 +258,10 @@ def load_text(
 
 def _read_gguf(path: Path) -> GGUFFile | None:
     return GGUFFile(path) if is_gguf(path) else None
+
+
+def _parsed_once(file: GGUFFile | None) -> AbstractContextManager[None]:
+    return nullcontext() if file is None else file.parsed_once()
 
 
 def _unknown_architecture(file: GGUFFile) -> str:
