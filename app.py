@@ -26,6 +26,7 @@ from components.gradio_patches import without_stub_files
 with without_stub_files():
     import gradio as gr
 
+from fastapi.exceptions import RequestValidationError
 from gradio.http_server import INITIAL_PORT_VALUE
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -35,6 +36,7 @@ from components.chat import chat_routes
 from components.common.evaluated import NO_FOLDERS
 from components.common.options import PRIVATE, queued
 from components.common.static_routes import routes
+from components.common.switches import read_switch
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
 from components.endpoints import build_api
@@ -49,7 +51,7 @@ from components.learn.page import (
     lesson_message,
     list_lessons,
 )
-from components.request_guard import guarded
+from components.request_guard import guarded, respond_invalid
 from components.results.page import build_results_page
 from components.room.rooms import Caps, RoomLesson
 from components.room.routes import room_routes
@@ -150,9 +152,10 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
         runs: of this server, whose models its rooms take.
 
     Raises:
-        QAlignError: the operator's caps on rooms are no numbers, hosts no hosts, or a key lacks.
+        QAlignError: a cap on rooms is not a number, a host name or a switch is invalid, or a key is
+            missing.
     """
-    mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
+    mcp = {"mcp_server": True} if read_switch(os.environ, "QALIGN_MCP") else {}
     runs = runs or Runs()
     service = RoomService(runs, _room_lesson, Caps.from_environment(os.environ))
     origin_policy = OriginPolicy.from_environment(os.environ)
@@ -164,7 +167,10 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
             *routes(),
         ],
         "lifespan": guarded(origin_policy),
-        "exception_handlers": {HTTPRefusal: respond_refused},
+        "exception_handlers": {
+            HTTPRefusal: respond_refused,
+            RequestValidationError: respond_invalid,
+        },
     }
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 from starlette.routing import Route
 
+from components.common.switches import read_switch
 from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.errors import InvalidSetting
@@ -20,9 +21,10 @@ def chat_routes(
     """The addresses of OpenAI's API with `QALIGN_OPENAI=1`, else none.
 
     Raises:
-        InvalidSetting: others than this machine could ask, and there is no key.
+        InvalidSetting: others than this machine could ask, and there is no key; or the variable is
+            neither 0 nor 1.
     """
-    if environment.get("QALIGN_OPENAI") != "1":
+    if not read_switch(environment, "QALIGN_OPENAI"):
         return []
     key = environment.get("QALIGN_API_KEY", "")
     if not key and (origin_policy.is_space or origin_policy.bound not in {"", *LOCAL}):

@@ -16,7 +16,10 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from components.common.switches import read_switch
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -28,19 +31,22 @@ _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Errors by which the process or its event loop ends; every other error is a defect."""
 
 
+MAX_ERROR = 600
+"""Characters of an error's text in a reply: enough for the choices of any list of the app."""
 POLLING = {"sleep_when_free": 0.02, "progress_update_sleep_when_free": 60.0}
 """Seconds between two polls of the queue: for waiting events, and for progress."""
 
 
 def is_on() -> bool:
-    """False where the operator turned all patches off."""
+    """Return False if the operator turned all patches off; `patch_queue` refuses other values."""
     return os.environ.get("QALIGN_PATCHES") != "0"
 
 
 def patch_queue(demo: "gr.Blocks") -> None:
     """Apply every patch of the queue, unless patches are turned off."""
-    if is_on():
+    if read_switch(os.environ, "QALIGN_PATCHES", default=True):
         log_tracebacks()
+        shorten_errors()
         poll_queue_slowly(demo)
         keep_sessions_with_events(demo)
         contain_reports(demo)
@@ -230,6 +236,32 @@ def log_tracebacks() -> None:
     for module in (queueing, routes, route_utils):
         if getattr(module, "traceback", None) is traceback:
             module.traceback = _LoggedTraceback
+
+
+def shorten_errors() -> None:
+    """Cut the middle out of the text of a long error before Gradio sends it.
+
+    Gradio (6.31) repeats a wrong choice as a whole, followed by the right choices.
+
+    Without this function: the reply to a wrong choice is as long as its request.
+    """
+    from gradio import queueing, utils
+
+    error_payload: Any = getattr(utils, "error_payload", None)
+    if not callable(error_payload) or hasattr(error_payload, "__wrapped__"):
+        return
+
+    @wraps(error_payload)
+    def short_payload(*arguments: Any) -> Any:
+        payload = error_payload(*arguments)
+        text = payload.get("error")
+        if isinstance(text, str) and len(text) > MAX_ERROR:
+            payload["error"] = f"{text[: MAX_ERROR // 3]} ... {text[-MAX_ERROR * 2 // 3 + 5 :]}"
+        return payload
+
+    for module in (queueing, utils):
+        if getattr(module, "error_payload", None) is error_payload:
+            module.error_payload = short_payload
 
 
 class _LoggedTraceback:

@@ -9,7 +9,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.common.rpc import object_of, value_of
@@ -20,7 +23,7 @@ from qalign_core.validation import from_json, is_whole, short_repr
 from qalign_study.serve.guard import Guard, check_kind, replay_body
 from qalign_study.serve.log import limit_log
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Names of sessions; a browser's has 11 characters, a program's 36. Gradio keeps thousands.
@@ -106,10 +109,7 @@ class RequestGuard(Guard):
             try:
                 stream = _checked_event(body, scope["app"].get_blocks().fns)
             except HTTPRefusal as error:
-                if "queue/join" in path:  # here Gradio's clients read a list of checks
-                    check = {"__type__": "validate", "is_valid": False, "message": str(error)}
-                    error.detail = [check | {"parameter_name": "request"}]
-                raise
+                raise _readable_by_clients(error, path) from error
         elif _QUESTION.search(path):
             _check_question(body, scope["app"].get_blocks().blocks)
         elif body and not _OTHERS.search(path):
@@ -160,6 +160,26 @@ class RequestGuard(Guard):
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._get(get, silent, nowhere)
+
+
+def respond_invalid(request: Request, error: Exception) -> Response:
+    """Respond to a request that Gradio's own types refuse, with one sentence.
+
+    FastAPI would repeat the values that it refuses, each as a whole.
+    """
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    key, got = first["loc"][-1], short_repr(first.get("input"))
+    refusal = HTTPRefusal(422, f"{short_repr(key)} is wrong ({first['msg']:.100}), got {got}")
+    return respond_refused(request, _readable_by_clients(refusal, request.url.path))
+
+
+def _readable_by_clients(refusal: HTTPRefusal, path: str) -> HTTPRefusal:
+    """Give a refusal of an event the form that Gradio's clients read: a list of checks."""
+    if "queue/join" in path:
+        check = {"__type__": "validate", "is_valid": False, "message": str(refusal)}
+        refusal.detail = [check | {"parameter_name": "request"}]
+    return refusal
 
 
 def guarded(origin_policy: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[None]]:

@@ -211,8 +211,9 @@ def toy_app() -> Iterator[str]:
 
 
 @pytest.fixture
-def limited(capfd: Any) -> Iterator[Callable[[], str]]:
+def limited(capfd: Any, monkeypatch: Any) -> Iterator[Callable[[], str]]:
     """A fresh log of a server, and a function that returns what the process wrote since then."""
+    monkeypatch.setattr("qalign_study.serve.log.INTERVAL", 3600.0)  # a busy machine takes its time
     root, before = logging.getLogger(), logging.getLogger().handlers[:]
     root.handlers = [each for each in before if not isinstance(each, LimitedLog)]
     limit_log()

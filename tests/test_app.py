@@ -320,6 +320,19 @@ def test_what_is_no_event_gets_one_sentence(toy_app, path, body, said):
     assert "\n" not in sentence
 
 
+@pytest.mark.parametrize("path", ["queue/join", "cancel", "reset", "component_server"])
+@pytest.mark.parametrize("key", ["trigger_id", "batched", "simple_format", "fn_index"])
+@pytest.mark.parametrize("length", [10, 10**6])
+def test_a_value_that_is_refused_is_not_repeated_as_a_whole(toy_app, path, key, length):
+    body = {"fn_index": 0, "data": ["a"], "session_hash": "a", key: "x" * length}
+    answer = httpx.post(f"{toy_app}gradio_api/{path}", json=body, timeout=PATIENCE / 1000)
+    assert answer.status_code == 422
+    detail = answer.json()["detail"]
+    sentence = detail[0]["message"] if path == "queue/join" else detail
+    assert "\n" not in sentence
+    assert len(sentence) < 250
+
+
 def test_an_endpoint_joins_the_queue_with_all_of_its_settings_only(toy_app):
     few = httpx.post(f"{toy_app}gradio_api/queue/join", json=joined(toy_app, data=[PROMPT]))
     assert few.status_code == 422
@@ -405,6 +418,10 @@ def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path
         ({"QALIGN_MAX_RUNS": "0"}, [], "QALIGN_MAX_RUNS must be a whole number above 0, got '0'"),
         ({}, ["no-such-trace.jsonl"], "no-such-trace.jsonl cannot be read (No such file"),
         ({"QALIGN_REGISTRY": "nowhere.toml"}, [], "QALIGN_REGISTRY=nowhere.toml cannot be read"),
+        ({"QALIGN_OWN_MODELS": "x"}, [], "QALIGN_OWN_MODELS must be 1 or 0, got 'x'"),
+        ({"QALIGN_OPENAI": "true"}, [], "QALIGN_OPENAI must be 1 or 0, got 'true'"),
+        ({"QALIGN_MCP": "yes"}, [], "QALIGN_MCP must be 1 or 0, got 'yes'"),
+        ({"QALIGN_PATCHES": "off"}, [], "QALIGN_PATCHES must be 1 or 0, got 'off'"),
     ],
 )
 def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, said):

@@ -129,6 +129,19 @@ def address():
         yield f"{address}gradio_api"
 
 
+@pytest.mark.parametrize("length", [0, 1, 500, 900_000])
+@pytest.mark.parametrize("way", ["queue/join", "run/predict"])
+def test_the_reply_to_a_wrong_choice_is_short_and_ends_with_the_choices(address, way, length):
+    session = f"{length}-{way.replace('/', '-')}"
+    body = {"fn_index": 0, "data": ["x" * length + "y"], "session_hash": session}
+    reply = httpx.post(f"{address}/{way}", json=body, timeout=TIMEOUT).text
+    if way == "queue/join":
+        stream = f"{address}/queue/data?session_hash={session}"
+        reply = httpx.get(stream, timeout=TIMEOUT).text
+    assert "is not in the list of choices: ['a', 'b']" in reply
+    assert len(reply) < 1200
+
+
 @pytest.mark.parametrize("event", [0, 1, 2])
 @pytest.mark.parametrize("value", ["wrong", LONG], ids=["short", "long"])
 def test_an_event_that_fails_is_logged_once_and_a_wrong_choice_never(

@@ -56,6 +56,8 @@ def test_no_folder_no_address_and_no_code_is_ever_loaded_for_a_visitor(id, own):
 def test_own_ids_of_the_hub_are_for_servers_that_allow_them():
     with pytest.raises(ModelLoadError, match="choose embedded"):
         Offer().check("someone/model", "embedded")
+    for off in ("0", "", " "):
+        assert not Offer.from_environment({"QALIGN_OWN_MODELS": off}).own
     offer = Offer.from_environment({"QALIGN_OWN_MODELS": "1"})
     offer.check("someone/model", "0.7*embedded + 0.3*someone/reward")
     offer.check("embedded", "judge:someone/model")

@@ -302,6 +302,16 @@ def test_what_is_written_whole_is_there_as_a_whole_or_not_at_all(path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("n_bytes", [1, 244, 245, 250, 255])
+@pytest.mark.parametrize("character", ["x", "\u00e9"])
+def test_what_is_written_whole_may_have_any_name_that_a_file_can_have(tmp_path, n_bytes, character):
+    size = len(character.encode())
+    name = character * (n_bytes // size) + "x" * (n_bytes % size)
+    write_whole(tmp_path / name, b"old")
+    write_whole(tmp_path / name, b"new")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: b"new"}
+
+
 def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch) -> None:
     done, replace = [], Path.replace
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("written"))

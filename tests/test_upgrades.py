@@ -27,6 +27,7 @@ from components.gradio_patches import (
     forget_session,
     keep_sessions_with_events,
     log_tracebacks,
+    shorten_errors,
     supervise_queue,
     without_stub_files,
 )
@@ -195,6 +196,16 @@ def test_gradios_modules_without_a_traceback_of_their_own_are_left_as_they_are(m
     log_tracebacks()
     assert not hasattr(queueing, "traceback")
     assert routes.traceback == "another"
+
+
+def test_gradios_modules_without_a_payload_of_errors_are_left_as_they_are(monkeypatch):
+    from gradio import queueing, utils
+
+    monkeypatch.delattr(utils, "error_payload")
+    monkeypatch.setattr(queueing, "error_payload", "another")
+    shorten_errors()
+    assert not hasattr(utils, "error_payload")
+    assert queueing.error_payload == "another"
 
 
 def test_gradios_module_of_plotly_is_there_and_the_head_brings_none():

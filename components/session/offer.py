@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from components.common.switches import read_switch
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import Entry, current_name, entries, entries_of, is_address
 from qalign_core.rewards.names import reward_named
@@ -33,10 +34,14 @@ class Offer:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Offer":
-        """What the environment says."""
+        """Return the offer that the environment names.
+
+        Raises:
+            InvalidSetting: `QALIGN_OWN_MODELS` is neither 0 nor 1.
+        """
         text = environment.get("QALIGN_MODELS")
         names = None if text is None else tuple(name.strip() for name in text.split(","))
-        return cls(names, environment.get("QALIGN_OWN_MODELS", "") == "1")
+        return cls(names, read_switch(environment, "QALIGN_OWN_MODELS"))
 
     @cached_property
     def models(self) -> dict[str, dict[str, str]]:

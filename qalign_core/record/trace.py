@@ -34,6 +34,7 @@ for a dead one.
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -566,12 +567,14 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file atomically: whole or not at all, even if the machine stops.
 
     A device or a pipe, such as /dev/stdout, is written to directly, since it must not be replaced.
+    The temporary file beside it has a short name: that of `path` may be as long as names can be.
 
     Raises:
         InvalidSetting: it cannot be written; an existing file is left unchanged.
     """
     place = Path(os.path.realpath(path))
-    temporary = place.parent / f"{place.name}.{os.getpid()}.tmp"
+    digest = hashlib.sha256(os.fsencode(place.name)).hexdigest()
+    temporary = place.parent / f"qalign-{digest[:12]}.{os.getpid()}.tmp"
     try:
         with on_disk(path, "written", "give another path", InvalidSetting):
             if os.path.islink(place):
