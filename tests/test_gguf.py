@@ -12,10 +12,11 @@ from tiny_models import save
 from to_gguf import convert
 
 from qalign_core.errors import ModelLoadError
-from qalign_core.models.loading import load_text, n_stored
+from qalign_core.models.loading import fingerprint, load_text, n_stored
 from qalign_core.models.local.engine import HFLanguageModel
-from qalign_core.registry import entries, load_language_model
+from qalign_core.registry import entries, load_language_model, unload
 from qalign_core.run import Sampling
+from qalign_study.commands import main
 
 KINDS = {
     "llama": {},
@@ -99,6 +100,24 @@ def test_a_file_can_be_an_entry_of_a_registry_and_a_served_models_tokenizer(file
         assert text.prompt(PROMPT) == lm.encode(PROMPT)
     finally:
         entries.cache_clear()
+
+
+def test_an_installed_package_with_the_file_makes_a_model_available_without_the_hub(
+    file, tmp_path, monkeypatch, capsys
+):
+    entry = entries()["lm", "smollm2-135m"]
+    place = tmp_path / entry.package
+    place.parent.mkdir()
+    place.write_bytes(file.read_bytes())
+    place.with_name("__init__.py").write_text("raise ImportError('it must not be imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    lm = load_language_model("smollm2-135m", sampling=Sampling(max_new_tokens=8), **OPTIONS)
+    assert lm.id == "smollm2-135m"
+    assert lm.revision == f"{fingerprint(place)} int8"
+    assert draw(lm)[1].tokens
+    unload("smollm2-135m")
+    assert main(["fetch", "smollm2-135m"]) == 0
+    assert str(place) in capsys.readouterr().out
 
 
 def refusal(path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import huggingface_hub
 import pytest
 
 from components.session.offer import Offer
 from components.session.runs import Feed, Runs
 from qalign_core.errors import ModelLoadError
+from qalign_core.registry import entries
 from qalign_core.run import Limits, Run
 
 
@@ -15,8 +17,43 @@ def test_the_shipped_models_and_small_open_ones_are_offered():
     assert {"embedded", "smollm2-135m", "qwen3-0.6b"} <= set(models["lm"])
     assert {"embedded", "embedded-weak", "skywork-v2-qwen3-0.6b"} <= set(models["rm"])
     assert not {"llama-3.2-1b", "llama-3.1-8b", "tulu-3-8b-rm"} & {*models["lm"], *models["rm"]}
-    assert models["lm"]["smollm2-135m"].endswith(", tested with 4-bit weights")
-    assert models["lm"]["smollm2-360m"].endswith(", not yet run")
+    assert models["lm"]["smollm2-135m"].startswith(
+        "SmolLM2 135M Instruct, tested with 4-bit weights"
+    )
+    assert models["lm"]["smollm2-360m"].startswith("SmolLM2 360M Instruct, not yet run")
+
+
+def test_a_title_tells_what_must_be_downloaded_and_how_long_a_run_takes(tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    absent = Offer().models["lm"]
+    assert "not downloaded" in absent["smollm2-135m"]
+    assert absent["qwen3-0.6b"].endswith(", not downloaded, 32 steps take about 3 min")
+    assert "steps" not in absent["embedded"]
+    entry = entries()["lm", "smollm2-135m"]
+    assert not entry.is_present
+    folder, name = entry.package.split("/")
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / name).touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert entry.is_present
+    assert entry.location == str(tmp_path / folder / name)
+    title = Offer().models["lm"]["smollm2-135m"]
+    assert "not downloaded" not in title
+    assert title.endswith(f", 32 steps take about {round(entry.run_seconds / 5) * 5} s")
+
+
+def test_a_model_that_the_hubs_client_has_fetched_is_present(tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    entry = entries()["lm", "qwen3-0.6b"]
+    home = tmp_path / f"models--{entry.source.replace('/', '--')}"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("abc", "utf-8")
+    snapshot = home / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").touch()
+    assert not entry.is_present, "the weights are missing"
+    (snapshot / "model.safetensors").touch()
+    assert entry.is_present
 
 
 def test_the_operator_names_others():
@@ -27,7 +64,7 @@ def test_the_operator_names_others():
     assert set(offer.models["rm"]) == shipped | {"tulu-3-8b-rm"} | of_texts
     none = Offer.from_environment({"QALIGN_MODELS": ""})
     assert set(none.models["lm"]) == {"embedded"}
-    assert offer.models["lm"]["llama-3.1-8b"].endswith(", gated, not yet run")
+    assert ", gated, not yet run" in offer.models["lm"]["llama-3.1-8b"]
 
 
 FORBIDDEN = [

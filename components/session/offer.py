@@ -93,8 +93,15 @@ def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
 
 
 def _title(entry: Entry) -> str:
-    if entry.own:
+    """The name of a model in lists, with what a visitor should know before choosing it."""
+    if entry.own or entry.shipped:
         return entry.title
-    gated = ["gated"] if entry.gated else []
-    status = [entry.status] if entry.status != "tested" else []
-    return ", ".join([entry.title, *gated, *status])
+    notes = ["gated"] if entry.gated else []
+    notes += [entry.status] if entry.status != "tested" else []
+    notes += [] if entry.is_present else ["not downloaded"]
+    notes += [f"32 steps take about {_duration(entry.run_seconds)}"] if entry.kind == "lm" else []
+    return ", ".join([entry.title, *notes])
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, round(seconds / 5)) * 5} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -272,7 +272,7 @@ def _unknown_architecture(file: GGUFFile) -> str:
 
 
 def model_folder(source: str) -> Path:
-    """The folder of a model whose weights something else will load: fetched if need be, and safe.
+    """Fetch a model if necessary, check that it is safe, and return its folder.
 
     Raises:
         ModelLoadError: in one sentence: not found, or unsafe.

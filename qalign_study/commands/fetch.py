@@ -7,9 +7,11 @@ Examples:
 
 import argparse
 import sys
+from pathlib import Path
 
 from qalign_core.context import PROGRESS
 from qalign_core.errors import ModelLoadError
+from qalign_core.models.gguf_file import is_gguf
 from qalign_core.registry import entries, is_address
 
 
@@ -30,8 +32,9 @@ async def command(options: argparse.Namespace) -> None:
         source = entry.location if entry is not None else name
         if is_address(source):
             raise ModelLoadError(f"{name} is a server, which has nothing to download")
-        folder = model_folder(source)
-        size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        folder = Path(source) if is_gguf(Path(source)) else model_folder(source)
+        paths = folder.iterdir() if folder.is_dir() else [folder]
+        size = sum(path.stat().st_size for path in paths if path.is_file())
         licence = f", license {entry.licence}" if entry is not None and entry.licence else ""
         print(
             f"{name}: {n_stored(folder) / 1e6:,.1f} million parameters, {size / 1e6:,.1f} MB"

@@ -44,7 +44,8 @@ def base_of(lm: str, base: str | None) -> str:
     """
     name = base or lm
     entry = entries().get(("lm", name))
-    source = entry.location if entry is not None else name
+    # not a packaged GGUF file, which cannot be trained
+    source = name if entry is None else entry.location if entry.shipped else entry.source
     if is_address(source):
         raise InvalidSetting(
             f"{name} is a server, but a reward model starts from weights; give its folder or hub "
