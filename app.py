@@ -51,7 +51,7 @@ from components.learn.page import (
     lesson_message,
     list_lessons,
 )
-from components.request_guard import guarded, respond_invalid
+from components.request_guard import GuardedApp, limited_log, respond_invalid
 from components.results.page import build_results_page
 from components.room.rooms import Caps, RoomLesson
 from components.room.routes import room_routes
@@ -159,20 +159,21 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     runs = runs or Runs()
     service = RoomService(runs, _room_lesson, Caps.from_environment(os.environ))
     origin_policy = OriginPolicy.from_environment(os.environ)
-    app_kwargs = {
-        "middleware": MIDDLEWARE,
-        "routes": [
+    guarded_app = GuardedApp(
+        origin_policy,
+        middleware=MIDDLEWARE,
+        routes=[
             *room_routes(service, list_lessons(), hidden=origin_policy.is_space),
             *chat_routes(runs, origin_policy, os.environ),
             *routes(),
         ],
-        "lifespan": guarded(origin_policy),
-        "exception_handlers": {
+        exception_handlers={
             HTTPRefusal: respond_refused,
             RequestValidationError: respond_invalid,
         },
-    }
-    return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
+    )
+    served = {"_app": guarded_app, "app_kwargs": {"lifespan": limited_log}}
+    return {**LAUNCH, **mcp, "theme": theme(), "head": head(), **served}
 
 
 def _room_lesson(name: str) -> RoomLesson:

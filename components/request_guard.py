@@ -4,12 +4,13 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from fastapi.exceptions import RequestValidationError
+from gradio.routes import App, ORJSONResponse
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -182,20 +183,27 @@ def _readable_by_clients(refusal: HTTPRefusal, path: str) -> HTTPRefusal:
     return refusal
 
 
-def guarded(origin_policy: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """Put the door around an app and limit its log when it starts.
+class GuardedApp(App):  # type: ignore[misc]
+    """Gradio's web app with the guard around it, outside all layers that Gradio adds.
 
-    Gradio puts its own layers around all others, and its web server has a log of its own.
+    `launch` fills an app that it is given and serves it. An app that is only mounted in another one
+    is not launched, and ZeroGPU does its part of the start-up in `launch`.
     """
 
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        if not isinstance(app.middleware_stack, RequestGuard):  # started again
-            app.middleware_stack = RequestGuard(app.middleware_stack, origin_policy)
-        limit_log()
-        yield
+    def __init__(self, origin_policy: OriginPolicy, **options: Any) -> None:
+        self._origin_policy = origin_policy
+        super().__init__(default_response_class=ORJSONResponse, **options)
 
-    return lifespan
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the layers around the endpoints, the guard first."""
+        return RequestGuard(super().build_middleware_stack(), self._origin_policy)
+
+
+@asynccontextmanager
+async def limited_log(_: object) -> AsyncIterator[None]:
+    """Limit the log once the web server, which has a log of its own, has started."""
+    limit_log()
+    yield
 
 
 def _check_names(scope: Scope) -> None:

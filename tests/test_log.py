@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from components.common.options import queued
-from components.request_guard import guarded
+from components.request_guard import GuardedApp, limited_log
 from qalign_study.serve import log as logs
 from qalign_study.serve.guard import Guard
 from qalign_study.serve.log import LimitedLog, limit_log
@@ -124,8 +124,8 @@ def address():
         choice.input(lambda value: value, choice, text)
         text.submit(broken, text, text)
         text.change(midway, text, text)
-    app_kwargs = {"lifespan": guarded(OriginPolicy())}
-    with serve(queued(demo), ssr_mode=False, app_kwargs=app_kwargs) as address:
+    served = {"_app": GuardedApp(OriginPolicy()), "app_kwargs": {"lifespan": limited_log}}
+    with serve(queued(demo), ssr_mode=False, **served) as address:
         yield f"{address}gradio_api"
 
 
