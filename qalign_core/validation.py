@@ -17,6 +17,7 @@ import re
 import reprlib
 import stat
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
@@ -72,15 +73,23 @@ KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
 """Types of values from outside, by annotation: a description, and a predicate."""
 
 
+@cache
+def _kind_of(annotation: Any) -> tuple[str, Callable[[object], bool], bool]:
+    """Return the words and the predicate of an annotation, and True if it allows None."""
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    words, is_one = KINDS[get_origin(kinds[0]) or kinds[0]]
+    return words, is_one, NoneType in kinds
+
+
 def read_field(values: Mapping[str, Any], name: str, kind: Any) -> Any:
     """Return the value of a field, or None if it is missing and `kind` allows that.
 
     Raises:
         ValueError: the value does not have the type.
     """
-    value, kinds = values.get(name), get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    words, is_one = KINDS[get_origin(kinds[0]) or kinds[0]]
-    if not is_one(value) and not (value is None and NoneType in kinds):
+    value = values.get(name)
+    words, is_one, is_optional = _kind_of(kind)
+    if not is_one(value) and not (value is None and is_optional):
         raise ValueError(f"{name} = {short_repr(value)}; {words} was expected")
     return value
 

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, fields, replace
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_type_hints
 
@@ -62,7 +63,15 @@ from qalign_core.types import (
     Trace,
     TraceHeader,
 )
-from qalign_core.validation import COUNT, from_json, is_whole, read_field, read_file, short_repr
+from qalign_core.validation import (
+    COUNT,
+    KINDS,
+    from_json,
+    is_whole,
+    read_field,
+    read_file,
+    short_repr,
+)
 
 VERSION = 3
 READABLE = (2, VERSION)
@@ -347,7 +356,7 @@ class TraceReader:
 
     def _log_probs(self, line: Line, n: int) -> tuple[float, ...]:
         """Return the log-probabilities of the line's tokens; empty if it has none."""
-        log_probs = self._each({"log_probs": [], **line}, "log_probs", float)
+        log_probs = self._each(line, "log_probs", float) if "log_probs" in line else ()
         if log_probs and not (len(log_probs) == n and max(log_probs) <= 0):
             raise self._bad(
                 f"log_probs {short_repr(log_probs)} for {n} tokens", "one <= 0 a token, or none"
@@ -369,38 +378,14 @@ class TraceReader:
         kept = Response((), "", False) if last is None else last.state.response
         if not 0 <= index <= max(0, len(kept) - 1):
             raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
-        new = self._each(line, "tokens", COUNT)
-        refused = self._get(line, "refused", str) if "refused" in line and last else None
-        again = self._get({"kept_again": 0, **line}, "kept_again", COUNT)
-        if again > len(kept) - index:
-            raise self._bad(f"kept_again {again}", f"0 to {len(kept) - index}")
-        if not (new or refused):
-            raise self._bad("no new tokens", "one at least")
-        pieces = self._each(line, "pieces", str)
-        if pieces and len(pieces) != len(new):
-            raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "one piece per token")
-        if refused:
-            assert last is not None, "a refusal has a state"
+        refused = self._get(line, "refused", str) if "refused" in line and last else ""
+        new, pieces, again = self._rewrite(line, len(kept) - index, may_be_empty=bool(refused))
+        if last and refused:
             cost = Cost(*self._each(line, "cost", COUNT)[:3])
             proposal = ScoredResponse(kept, last.state.reward, cost)
         else:
-            finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
-            all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
-            text = self._get(line, "text", str) if "text" in line else _join(all_pieces, finished)
-            log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
-            tokens = kept.tokens[:index] + new + kept.tokens[tail]
-            proposal = self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
-        log_alpha, log_u = (
-            -math.inf if line.get(name) is None else float(self._get(line, name, float))
-            for name in ("log_alpha", "log_u")
-        )
-        accepted = self._get(line, "accepted", bool)
-        if log_alpha > 0 or accepted != (log_u < log_alpha):
-            raise self._bad(
-                f"accepted = {accepted} with log alpha {log_alpha:.4g} and log u {log_u:.4g}",
-                "the verdict of u < alpha",
-            )
-        current = proposal if last is None else last.state
+            proposal = self._proposal(line, kept, index, new, pieces, again)
+        log_alpha, log_u, accepted = self._verdict(line)
         correction = -math.inf if refused else None
         if "log_correction" in line:
             correction = float(self._get(line, "log_correction", float))
@@ -408,7 +393,7 @@ class TraceReader:
             chain=chain,
             t=t,
             index=index,
-            current=current,
+            current=last.state if last else proposal,
             proposal=proposal,
             log_alpha=log_alpha,
             log_u=log_u,
@@ -419,6 +404,52 @@ class TraceReader:
             refused=NoProposal(refused, index, new, pieces) if refused else None,
         )
 
+    def _rewrite(
+        self, line: Line, rest: int, *, may_be_empty: bool
+    ) -> tuple[tuple[int, ...], tuple[str, ...], int]:
+        """Return a step's new ids, their pieces, and how many of the `rest` last ids are kept."""
+        new = self._each(line, "tokens", COUNT)
+        again = self._get(line, "kept_again", COUNT) if "kept_again" in line else 0
+        if again > rest:
+            raise self._bad(f"kept_again {again}", f"0 to {rest}")
+        if not (new or may_be_empty):
+            raise self._bad("no new tokens", "one at least")
+        pieces = self._each(line, "pieces", str)
+        if pieces and len(pieces) != len(new):
+            raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "one piece per token")
+        return new, pieces, again
+
+    def _proposal(
+        self,
+        line: Line,
+        kept: Response,
+        index: int,
+        new: tuple[int, ...],
+        pieces: tuple[str, ...],
+        again: int,
+    ) -> ScoredResponse:
+        """Return a step's proposal: `kept` up to `index`, `new`, and the last `again` of `kept`."""
+        finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
+        all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
+        text = self._get(line, "text", str) if "text" in line else _join(all_pieces, finished)
+        log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
+        tokens = kept.tokens[:index] + new + kept.tokens[tail]
+        return self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
+
+    def _verdict(self, line: Line) -> tuple[float, float, bool]:
+        """Return log alpha, log u and whether the proposal was accepted; `null` is -infinity."""
+        log_alpha, log_u = (
+            -math.inf if line.get(name) is None else float(self._get(line, name, float))
+            for name in ("log_alpha", "log_u")
+        )
+        accepted: bool = self._get(line, "accepted", bool)
+        if log_alpha > 0 or accepted != (log_u < log_alpha):
+            raise self._bad(
+                f"accepted = {accepted} with log alpha {log_alpha:.4g} and log u {log_u:.4g}",
+                "the verdict of u < alpha",
+            )
+        return log_alpha, log_u, accepted
+
     def _get(self, line: Line, name: str, kind: Any) -> Any:
         try:
             return read_field(line, name, kind)
@@ -426,7 +457,11 @@ class TraceReader:
             raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
     def _each(self, line: Line, name: str, kind: Any) -> tuple[Any, ...]:
-        return tuple(self._get({name: v}, name, kind) for v in self._get(line, name, list))
+        """Return a list of values of one kind; the first of another kind is an error."""
+        values = self._get(line, name, list)
+        for value in filterfalse(KINDS[kind][1], values):
+            self._get({name: value}, name, kind)
+        return tuple(values)
 
     def _bad(self, received: str, expected: str) -> InvalidTrace:
         return InvalidTrace(
