@@ -21,7 +21,13 @@ from qalign_core.decide.answers.graders import (
     references,
 )
 from qalign_core.errors import InvalidSetting, InvalidTask, ModelLoadError
-from qalign_core.record.trace import header_line, load_trace, parse_trace
+from qalign_core.record.trace import (
+    answer_reader,
+    header_line,
+    load_trace,
+    parse_trace,
+    trace_lines,
+)
 from qalign_core.registry import load_grader
 from qalign_core.run import Limits, Run
 from qalign_core.types import TraceHeader
@@ -308,7 +314,7 @@ def test_grade_reads_folders_traces_and_sets_without_responses(own, tmp_path, ca
     assert main(["grade", "in_distribution"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith(" right"), "each reference is right"
     assert main(["grade", "writing"]) == 2
-    assert "has no answer to compare with" in capsys.readouterr().err
+    assert "has no text to grade; give it a field response" in capsys.readouterr().err
 
 
 def test_evaluate_and_run_take_a_grader(own, tmp_path, capsys):
@@ -343,3 +349,31 @@ def test_an_own_grader_reads_no_thoughts() -> None:
     grader = own_grader("mine", lambda text: text.strip())
     assert grader.extract("<think>20</think> 21") == "21"
     assert grader.extract("<think>20") is None
+
+
+def test_a_trace_keeps_the_verdict_of_its_grader_where_comparing_texts_would_not_tell(
+    own, tmp_path
+):
+    """Roman digits are compared by value, so "IX" is 9; no text of an answer is "9"."""
+    drawn(tmp_path / "out", load_problems(written_set(own.parent), code=True))
+    lines = (tmp_path / "out" / "00001.jsonl").read_text().splitlines()
+    verdicts = {line["answer"]: line.get("right") for line in map(json.loads, lines[1:-1])}
+    reference = json.loads(lines[0])["reference"]
+    grader = get_grader(json.loads(lines[0])["extractor"])
+    assert verdicts
+    for answer, right in verdicts.items():
+        assert (right or False) == grader.is_right(answer, reference), answer
+    trace = load_trace(tmp_path / "out" / "00001.jsonl")
+    assert [*trace_lines(trace, grader.extract)] == [line + "\n" for line in lines]
+    plain = TraceHeader(prompt="p", reference="0.5", extractor="boxed")
+    read = answer_reader(plain, get_grader("boxed").extract)
+    assert read("It is \\boxed{\\frac12}.") == {"answer": "0.5"}
+    assert read("It is \\boxed{x}.") == {"answer": "x"}
+    same = replace(plain, reference="\\sin 2x")
+    assert read_answer(same, "\\boxed{2\\sin x\\cos x}")["right"] is True
+    assert read_answer(replace(plain, reference='["1/2", "7"]'), "\\boxed{0.5}")["right"] is True
+    assert "right" not in read_answer(replace(plain, reference=None), "\\boxed{0.5}")
+
+
+def read_answer(header, text):
+    return answer_reader(header, get_grader(header.extractor).extract)(text)

@@ -23,7 +23,7 @@ from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import parse_header
+from qalign_core.record.trace import answer_reader, parse_header
 from qalign_core.target import Scores
 from qalign_core.types import TokenScore, TraceHeader
 from qalign_core.validation import are_ids, is_text, is_whole, short_repr
@@ -189,7 +189,7 @@ def _describe_text(header: TraceHeader, state: State) -> Answer:
         "tokens": list(response.tokens),
         "pieces": list(response.pieces),
         "finished": response.finished,
-        "answer": extract(response.text) if extract else None,
+        **answer_reader(header, extract)(response.text),
         "reward": reward,
         "log_prob": _finite(log_prob),
         "log_target": _finite(log_target(header.target, log_prob, reward)),

@@ -27,7 +27,7 @@ from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import end_line, header_line, sample_line, step_line
+from qalign_core.record.trace import answer_reader, end_line, header_line, sample_line, step_line
 from qalign_core.run import Run, Sampling
 from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
 
@@ -101,15 +101,16 @@ async def record(
     if known is None:
         known = Trace(make_header(lm, rm, run))
         yield RecordedLine(header_line(known.header))
+    read = answer_reader(known.header, extract)
     n, options = len(known.pool), {"log_probs": run.needs_log_probs}
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as draws:  # type: ignore[type-var]
             async for item in draws:
                 if isinstance(item, Step):
-                    line = step_line(item, extract, **options, corrections=run.move != Run.move)
+                    line = step_line(item, read, **options, corrections=run.move != Run.move)
                     yield RecordedLine(line, item)
                 else:
-                    yield RecordedLine(sample_line(n, item, extract, **options), item)
+                    yield RecordedLine(sample_line(n, item, read, **options), item)
                     n += 1
     except QAlignError as error:
         yield RecordedLine(end_line("failed", str(error)))

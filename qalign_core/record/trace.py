@@ -27,6 +27,9 @@ a block has `kept_again`: that many of the state's last ids follow the `tokens`,
 covers both. A step without a proposal has `refused`, the reason, and no reward; its `tokens` (maybe
 none) were drawn and discarded. `cost` has a third count if tokens were read again.
 
+With a right answer in the header, an `answer` is right if it is the same text. If the run's grader
+decides otherwise, the line has `right`, its verdict.
+
 A trace on disk survives a kill: a line is in the file when `write` returns, so a killed process
 loses at most the draw in progress. A file belongs to the process that holds its lock (`flock`). The
 system releases the lock however that process ends, so processes can share a folder and none waits
@@ -40,7 +43,7 @@ import math
 import os
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, fields, replace
 from functools import cache
@@ -48,7 +51,7 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_type_hints
 
-from qalign_core.decide.answers.graders import title_of
+from qalign_core.decide.answers.graders import grader_of_trace, references, title_of
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Run
@@ -80,6 +83,7 @@ MAX_BYTES = 64 * 2**20
 """Largest size of a trace file that is loaded by itself; traces in a folder may be larger."""
 
 Line = dict[str, Any]
+AnswerReader = Callable[[str], Line]
 
 
 # `<` could end a script element, the next three end a line for some readers, and a lone surrogate
@@ -113,9 +117,9 @@ def to_dict(header: Header) -> Line:
 
 
 def sample_line(
-    n: int, sample: ScoredResponse, extract: AnswerExtractor | None, *, log_probs: bool = False
+    n: int, sample: ScoredResponse, read: AnswerReader | None, *, log_probs: bool = False
 ) -> str:
-    """Return the line of independent sample number `n`, from 0, with its extracted answer."""
+    """Return the line of independent sample number `n`, from 0, with what `read` finds in it."""
     response = sample.response
     line: Line = {
         "type": "sample",
@@ -124,7 +128,7 @@ def sample_line(
         "text": response.text,
         "finished": response.finished,
         "reward": sample.reward,
-        "answer": extract(response.text) if extract else None,
+        **_read_answer(read, response.text),
         "cost": _cost(sample.cost),
     }
     return _dump(line | _log_probs(response, 0, log_probs))
@@ -132,12 +136,12 @@ def sample_line(
 
 def step_line(
     step: Step,
-    extract: AnswerExtractor | None,
+    read: AnswerReader | None,
     *,
     log_probs: bool = False,
     corrections: bool = False,
 ) -> str:
-    """Return the line of one step, with the proposal's extracted final answer for display.
+    """Return the line of one step, with what `read` finds in the proposal, for display.
 
     `log_probs` adds the log-probabilities of its new tokens if the model returned them;
     `corrections` adds the correction of its move.
@@ -162,7 +166,7 @@ def step_line(
         "log_alpha": _finite_or_none(step.log_alpha),
         "log_u": _finite_or_none(step.log_u),
         "accepted": step.accepted,
-        "answer": extract(response.text) if extract else None,
+        **_read_answer(read, response.text),
         "cost": _cost(step.cost),
     }
     if step.kept_again:
@@ -174,6 +178,30 @@ def step_line(
     if _join(response.pieces, response.finished) != response.text:
         line["text"] = response.text
     return _dump(line | _log_probs(response, index, log_probs))
+
+
+def answer_reader(header: Header, extract: AnswerExtractor | None) -> AnswerReader:
+    """Return the function from a text to the entries `answer` and `right` of its line.
+
+    Args:
+        header: with the right answer, and the grader that compares.
+        extract: reads the answer; None leaves it out.
+    """
+    grader, reference = grader_of_trace(header.extractor), header.reference
+
+    def read(text: str) -> Line:
+        answer = extract(text) if extract else None
+        if answer is None or grader is None or reference is None:
+            return {"answer": answer}
+        right = grader.is_right(answer, reference)
+        is_same = answer in references(reference)
+        return {"answer": answer} if right == is_same else {"answer": answer, "right": right}
+
+    return read
+
+
+def _read_answer(read: AnswerReader | None, text: str) -> Line:
+    return {"answer": None} if read is None else read(text)
 
 
 def _cost(cost: Cost) -> list[int]:
@@ -197,10 +225,11 @@ def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterato
     yield header_line(trace.header)
     options = {"log_probs": trace.header.needs_log_probs}
     corrections = trace.header.move != Run.move
+    read = answer_reader(trace.header, extract)
     for step in trace.steps:
-        yield step_line(step, extract, **options, corrections=corrections)
+        yield step_line(step, read, **options, corrections=corrections)
     for n, sample in enumerate(trace.pool):
-        yield sample_line(n, sample, extract, **options)
+        yield sample_line(n, sample, read, **options)
     yield end_line(*(trace.end or ("finished", "")))
 
 

@@ -18,6 +18,7 @@ from qalign_core.record.trace import load_trace, write_whole
 from qalign_core.run import Run
 from qalign_core.types import Trace
 from qalign_study.commands import shared
+from qalign_study.sets.checks import Likeness
 from qalign_study.sets.folder import read_set, traces_of
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sheet.files import csv_of
@@ -75,7 +76,10 @@ async def command(options: argparse.Namespace) -> None:
 
 
 def grade(problem: Problem, text: str) -> GradedText:
-    """Read the answer of a text, and compare it."""
+    """Read the answer of a text, and compare it; or check the text of an open-ended problem."""
+    if problem.check is not None:
+        verdict = "right" if problem.is_right(text) else "wrong"
+        return GradedText(problem.id, text, None, " or ".join(_wanted(problem)), verdict)
     answer = problem.grader.extract(text) if problem.grader else None
     right = answer is not None and problem.is_right(answer)
     verdict = "no answer" if answer is None else "right" if right else "wrong"
@@ -101,7 +105,7 @@ def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str
 
 
 def _with_extractor(problems: tuple[Problem, ...], extractor: str | None) -> tuple[Problem, ...]:
-    if bare := [problem.id for problem in problems if problem.answer is None]:
+    if bare := [each.id for each in problems if each.answer is None and each.check is None]:
         raise InvalidTask(f"problem {bare[0]!r} has no answer to compare with; give one to each")
     return shared.with_grader(extractor, problems)
 
@@ -118,7 +122,16 @@ def _of_set(problem: Problem) -> list[str]:
             return [texts]
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
             return texts
-    return list(references(problem.answer or ""))
+    if right := _wanted(problem):
+        return right
+    raise InvalidTask(f"problem {problem.id!r} has no text to grade; give it a field response")
+
+
+def _wanted(problem: Problem) -> list[str]:
+    """The right answers, or the texts that a response should be like."""
+    if isinstance(problem.check, Likeness):
+        return [*problem.check.references]
+    return [] if problem.answer is None else [*references(problem.answer)]
 
 
 def _line(value: str | None) -> str:

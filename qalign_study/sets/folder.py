@@ -32,6 +32,7 @@ from qalign_core.record.trace import (
 from qalign_core.run import Run, check_count
 from qalign_core.types import SetHeader, Trace
 from qalign_core.validation import first_line, from_json, is_whole, read_file, short_repr
+from qalign_study.sets.checks import Judgement
 from qalign_study.sets.problem_sets import Problem, load_problems, problem_line
 
 HEADER, PROBLEMS = "set.json", "problems.jsonl"
@@ -143,7 +144,7 @@ def read_set(folder: Path, *, code: bool = False) -> tuple[SetHeader, tuple[Prob
 
     Args:
         folder: of a run.
-        code: the Python files that extractors name may be run.
+        code: the Python files that the problems name may be run.
 
     Raises:
         InvalidTrace: it is no folder of a run, or its problems are not those that were run.
@@ -161,7 +162,7 @@ def read_set(folder: Path, *, code: bool = False) -> tuple[SetHeader, tuple[Prob
 def sets_in(folder: Path, *, code: bool = False) -> dict[str, Path]:
     """The folders of runs by their names: this one, or else those in it, in order.
 
-    With `code` the Python files that their extractors name are run.
+    With `code` the Python files that their problems name are run.
 
     Raises:
         InvalidTrace: there is none, or one cannot be read.
@@ -213,7 +214,11 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
 def digest_of(problems: Sequence[Problem]) -> str:
     """A hash of a whole set: of all that is asked, and of what is right."""
     content = [[p.id, p.prompt, p.answer, p.extractor and title_of(p.extractor)] for p in problems]
-    content += [list(astuple(p.check)) for p in problems if p.check is not None]
+    for check in (p.check for p in problems if p.check is not None):
+        values = [*astuple(check)]
+        if isinstance(check, Judgement):  # the same file in another folder is the same judge
+            values = [check.prompt, title_of(check.judge)]
+        content.append(values)
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

@@ -15,6 +15,12 @@ or the instructions of IFEval that a response has to follow, "loose" or "strict"
 
     {"prompt": "...", "instructions": {"ids": ["punctuation:no_comma"], "kwargs": [{}]}}
 
+or a text to be like (or a list of them, of which any counts), or your own judge, a function of
+prompt and text in a file beside the set:
+
+    {"prompt": "Summarize ...", "rouge": {"reference": "A dog ...", "at_least": 0.4}}
+    {"prompt": "Write politely ...", "judge": "judges.py:is_polite"}
+
 Other fields are kept as they are, in `extra`.
 
 Rows of another form need a file beside them, `mine.toml`, which is given in their place. `rows` and
@@ -26,6 +32,9 @@ Rows of another form need a file beside them, `mine.toml`, which is given in the
     # or answer = ["capital", "alias"], of which any is right
     extractor = "text"                                   # how an answer is read and compared
     id = "code"                                          # the field that names a problem
+
+Instead of `answer`, `rouge = {reference = "summary", at_least = 0.4}` names the field with the
+reference, and `judge = "judges.py:is_polite"` the judge of all rows.
 """
 
 import json
@@ -46,11 +55,13 @@ from qalign_core.decide.answers.graders import (
     get_grader,
     join_references,
 )
+from qalign_core.decide.rouge import unread
 from qalign_core.errors import InvalidTask, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.registry import load_grader
 from qalign_core.run import NO_EXTRACTOR, is_file_name
 from qalign_core.validation import first_line, from_json, read_field, read_file, short_repr
+from qalign_study.sets.checks import JUDGES, Judgement, Likeness, load_judge
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
 from qalign_study.sets.rows import placeholders, problem_of, rows_of
@@ -60,9 +71,13 @@ logger = logging.getLogger(__name__)
 
 _DESCRIBED = {
     **dict.fromkeys(("rows", "template"), str),
-    **dict.fromkeys(("answer", "extractor", "id"), str | None),
+    **dict.fromkeys(("answer", "extractor", "id", "judge"), str | None),
+    "rouge": dict | None,
 }
 """The keys of a file that describes rows of another form."""
+
+
+Check = WritingTask | Instructions | Likeness | Judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +98,7 @@ class Problem:
     prompt: str
     answer: str | None = None
     extractor: str | None = None
-    check: WritingTask | Instructions | None = None
+    check: Check | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -129,7 +144,7 @@ def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
 
     Args:
         task: name of an embedded set; `NAME@SEED`, that set as another seed draws it; or a file.
-        code: extractors that are Python files, FILE.py:NAME, are allowed; the files are run.
+        code: graders and judges that are Python files, FILE.py:NAME, are allowed and run.
 
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
@@ -159,13 +174,15 @@ def _described(path: Path, text: str) -> list[str]:
         for name, kind in _DESCRIBED.items():
             several = name == "answer" and isinstance(table.get(name), list)
             read_field(table, name, tuple if several else kind)
+        if table.get("rouge", {"reference": "", "at_least": 1}).keys() != {"reference", "at_least"}:
+            raise ValueError('rouge needs "reference", a field of the row, and "at_least"')
         if not placeholders(table["template"]):
             raise ValueError("its template has no field; write one as <{name}>, angles and all")
     except ValueError as error:
         raise InvalidTask(f"{path} does not describe a problem set: {first_line(error)}") from error
     rows, _ = rows_of(path.parent / table["rows"])
     own = {**table, "rows": "own", "title": path.name}
-    shared = {"extractor": table["extractor"]} if "extractor" in table else {}
+    shared = {name: table[name] for name in ("extractor", "judge") if name in table}
     return [
         json.dumps(shared | problem_of(row, k, own, seed=0, place=f"{table['rows']}, row {k}"))
         for k, row in enumerate(rows)
@@ -180,7 +197,7 @@ def parse_problems(
     Args:
         lines: one problem each.
         name: of the set, for errors.
-        code: the folder of the Python files that extractors may name; None if none may be run.
+        code: the folder of the Python files that rows may name; None if none may be run.
 
     Raises:
         InvalidTask: there is no problem, or a line is bad; the message names `name` and the line.
@@ -211,8 +228,8 @@ def check_gradable(problems: Sequence[Problem]) -> None:
             problem.check.followed("")
         elif not problem.is_graded:
             raise InvalidTask(
-                f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
-                "check; one of them is needed"
+                f"problem {problem.id!r} has neither an answer to compare with nor one of "
+                f"{', '.join(CHECKS)} to check; one of them is needed"
             )
     if len({problem.extractor is None for problem in problems}) > 1:
         raise InvalidTask(
@@ -238,9 +255,14 @@ def _loaded(extractor: str, code: Path | None, place: str) -> str:
             f'{place}: "extractor" is the Python file {_short_json(extractor)}, which only the '
             "command line runs; load it there, or with load_grader in Python"
         )
-    path = code / extractor.rpartition(":")[0]
-    here = str(code / extractor) if path.is_file() else extractor
+    here = _beside(code, extractor)
     return here if here in LOADED else load_grader(here).name
+
+
+def _beside(folder: Path, place: str) -> str:
+    """The Python file of a set and its function: in the set's folder, or else as it is named."""
+    path = folder / place.rpartition(":")[0]
+    return str(folder / place) if path.is_file() else place
 
 
 def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
@@ -301,13 +323,13 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
         answer=None if answer is None else join_references([*dict.fromkeys(map(str, right))]),
         extractor=extractor,
         check=next(
-            (CHECKS[name](prompt, content, place) for name, content in checks.items()), None
+            (CHECKS[name](prompt, content, place, code) for name, content in checks.items()), None
         ),
         extra=fields,
     )
 
 
-def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
+def _writing(prompt: str, constraints: object, place: str, code: Path | None) -> WritingTask:
     match constraints:
         case {"use": str(use), "end": str(end), "sentences": int(sentences), **rest} if not rest:
             return WritingTask(prompt, use.lower(), end.lower(), sentences)
@@ -317,7 +339,9 @@ def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
     )
 
 
-def _read_instructions(prompt: str, instructions: object, place: str) -> Instructions:
+def _read_instructions(
+    prompt: str, instructions: object, place: str, code: Path | None
+) -> Instructions:
     match instructions:
         case {"ids": [*ids], "kwargs": [*kwargs], **rest} if (
             ids
@@ -335,9 +359,48 @@ def _read_instructions(prompt: str, instructions: object, place: str) -> Instruc
     )
 
 
-CHECKS: Mapping[str, Callable[[str, object, str], WritingTask | Instructions]] = {
+def _read_likeness(prompt: str, rouge: object, place: str, code: Path | None) -> Likeness:
+    match rouge:
+        case {"reference": str() | [*_] as reference, "at_least": int() | float() as least, **rest}:
+            texts = [reference] if isinstance(reference, str) else reference
+            is_whole = not rest and texts and all(isinstance(text, str) for text in texts)
+            if is_whole and not isinstance(least, bool) and 0 < least <= 1:
+                check = Likeness(prompt, tuple(texts), float(least))
+                if unread(texts) or not all(map(check.followed, texts)):
+                    raise InvalidTask(
+                        f'{place}: the reference of "rouge" is {_short_json(reference)}, whose '
+                        "words ROUGE-1 cannot read, since it knows a to z and digits; use a judge"
+                    )
+                return check
+    raise InvalidTask(
+        f'{place}: "rouge" is {_short_json(rouge)}; give "reference" (a text, or a list of texts) '
+        'and "at_least" (the lowest ROUGE-1 of a right text, above 0 and at most 1)'
+    )
+
+
+def _read_judge(prompt: str, judge: object, place: str, code: Path | None) -> Judgement:
+    if not (isinstance(judge, str) and is_file_name(judge)):
+        raise InvalidTask(f'{place}: "judge" is {_short_json(judge)}; give FILE.py:NAME')
+    if judge in JUDGES:
+        return Judgement(prompt, judge)
+    if code is None:
+        raise InvalidTask(
+            f'{place}: "judge" is the Python file {_short_json(judge)}, which only the command '
+            "line runs"
+        )
+    here = _beside(code, judge)
+    path, _, function = here.rpartition(":")
+    name = f"{os.path.abspath(path)}:{function}"
+    if name not in JUDGES:
+        load_judge(here, name)
+    return Judgement(prompt, name)
+
+
+CHECKS: Mapping[str, Callable[[str, object, str, Path | None], Check]] = {
     "constraints": _writing,
     "instructions": _read_instructions,
+    "rouge": _read_likeness,
+    "judge": _read_judge,
 }
 """The fields of a row whose checks decide whether an open-ended response is right."""
 

@@ -204,6 +204,8 @@ def _own(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
         fields["answer"] = [each for each in right if each not in (None, "")] or right[0]
     elif "answer" in table:
         fields["answer"] = row[table["answer"]]
+    if "rouge" in table:
+        fields["rouge"] = {**table["rouge"], "reference": row[table["rouge"]["reference"]]}
     return fields
 
 

@@ -6,12 +6,15 @@ from functools import partial
 
 import numpy as np
 
+from qalign_core.decide.answers.graders import title_of
 from qalign_core.decide.rules import RULES
+from qalign_core.run import is_file_name
 from qalign_study.measure.cross_validated_beta import FACTORS, PARTS
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.report import Evaluated, Group, Report, Row, others
+from qalign_study.measure.results import Results
 from qalign_study.measure.subsets import MOST as MOST_SUBSETS
 from qalign_study.measure.subsets import SHUFFLES, UNWEIGHTED
 from qalign_study.sheet.figures import first, gains, mixtures, multiples, waits
@@ -189,9 +192,7 @@ def describe_run(each: Evaluated) -> dict[str, str]:
     chain = f"chains of up to {longest // max(1, header.chains):,} states"
     return {
         "Problems": f"{len(each.results.records):,} of {header.task or 'a set'}{missing}",
-        "What is right": "a text that meets all constraints, which the program checks"
-        if header.open_ended
-        else "an answer that means the same as the known one",
+        "What is right": _describe_grading(each.results),
         "Language model": f"{header.lm} {short_revision(header.lm_revision)}".strip(),
         "Reward model": f"{header.rm} {short_revision(header.rm_revision)}".strip(),
         "Target, temperature": f"{target_of(header)}; {number(header.sampling.temperature)}",
@@ -202,6 +203,19 @@ def describe_run(each: Evaluated) -> dict[str, str]:
         "Seed, date": f"{header.seed}, {header.created[:10]}",
         "Command": Markup(f"<code>{html.escape(header.command)}</code> {text(header.source)}"),
     }
+
+
+def _describe_grading(results: Results) -> str:
+    header = results.header
+    if header.extractor is not None and is_file_name(header.extractor):
+        return f"an answer that {title_of(header.extractor)} calls right"
+    if not header.open_ended:
+        return "an answer that means the same as the known one"
+    rules = {getattr(problem.check, "right", CONSTRAINTS) for problem in results.problems}
+    return " or ".join(sorted(rules)) or CONSTRAINTS
+
+
+CONSTRAINTS = "a text that meets all constraints, which the program checks"
 
 
 def _how(groups: Sequence[Group]) -> Section:

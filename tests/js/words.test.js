@@ -8,7 +8,9 @@ import {
   brief,
   ending,
   fixed,
+  graderName,
   isRight,
+  keepVerdict,
   many,
   narrate,
   pair,
@@ -76,7 +78,7 @@ test("controls and direction marks become visible, a line break stays", () => {
 });
 
 test("an answer is marked only where the right one is known", () => {
-  const trace = (reference) => ({ header: { reference } });
+  const trace = (reference) => ({ header: { reference }, verdicts: new Map() });
   assert.equal(answerText(trace("4"), "4"), "4 ✓");
   assert.equal(answerText(trace("4"), "5"), "5 ✗");
   assert.equal(answerText(trace(null), "5"), "5");
@@ -85,7 +87,8 @@ test("an answer is marked only where the right one is known", () => {
 });
 
 test("whether several chains agree is said with the answers that lead in each", () => {
-  const trace = { header: { reference: "58" }, chains: [{ id: 0 }, { id: 1 }, { id: 2 }] };
+  const trace = { header: { reference: "58" }, verdicts: new Map(),
+    chains: [{ id: 0 }, { id: 1 }, { id: 2 }] };
   assert.equal(agreement(trace, ["58", "58", "58"]), "All 3 chains say 58 ✓.");
   assert.equal(agreement(trace, ["44", "58", "58"]), "Chain 1 says 44 ✗, chains 2 and 3 say 58 ✓: "
     + "they disagree; do not trust the pooled vote yet.");
@@ -118,11 +121,28 @@ test("a conversation is shown message by message, and any other prompt as it is"
 });
 
 test("any of a list of right answers is right, and what is no list is one answer", () => {
-  const header = { reference: '["New York", "NYC"]' };
-  assert.deepEqual(["NYC", "New York", "York", null].map((x) => isRight(header, x)),
+  const trace = (reference) => ({ header: { reference }, verdicts: new Map() });
+  const cities = trace('["New York", "NYC"]');
+  assert.deepEqual(["NYC", "New York", "York", null].map((x) => isRight(cities, x)),
     [true, true, false, false]);
-  assert.ok(isRight({ reference: "[-2, 7]" }, "[-2, 7]"));
-  assert.ok(isRight({ reference: '["' }, '["'));
-  assert.equal(isRight({ reference: null }, "5"), false);
-  assert.equal(answerText({ header }, "NYC"), "NYC ✓");
+  assert.ok(isRight(trace("[-2, 7]"), "[-2, 7]"));
+  assert.ok(isRight(trace('["'), '["'));
+  assert.equal(isRight(trace(null), "5"), false);
+  assert.equal(answerText(cities, "NYC"), "NYC ✓");
+});
+
+test("a grader in the user's file is named without its folder, and no other is", () => {
+  const names = ["/home/me/a b/roman.py:Roman", "C:\\me\\roman.py:Roman", "number", null, undefined];
+  const own = " · answers read by roman.py:Roman";
+  assert.deepEqual(names.map((extractor) => graderName({ extractor })), [own, own, "", "", ""]);
+});
+
+test("the verdict of the run's grader decides, and not the texts", () => {
+  const trace = { header: { reference: "2x" }, verdicts: new Map() };
+  keepVerdict(trace, { answer: "x+x", right: true });
+  keepVerdict(trace, { answer: "2x", right: false });
+  keepVerdict(trace, { answer: "3x" });
+  keepVerdict(trace, { answer: null, right: true });
+  assert.deepEqual(["x+x", "2x", "3x", null].map((x) => answerText(trace, x)),
+    ["x+x ✓", "2x ✗", "3x ✗", "no answer"]);
 });

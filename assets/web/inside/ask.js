@@ -62,6 +62,7 @@ export function scoringClient(ask) {
  * @property {string[]} pieces
  * @property {boolean} finished
  * @property {string | null} answer
+ * @property {boolean} [right] the verdict of the run's grader, where comparing texts is not enough
  * @property {number} reward
  * @property {number | null} log_prob null for what the model never writes
  * @property {number | null} log_target

@@ -3,7 +3,7 @@ import { term } from "../dictionary.js";
 import { differs, put, set, show, swap } from "../dom.js";
 import { button, h } from "../player/drawing.js";
 import { stateOf } from "../player/numbers.js";
-import { answerText, brief, fixed, many, plain, signed } from "../player/words.js";
+import { answerText, brief, fixed, keepVerdict, many, plain, signed } from "../player/words.js";
 import { bestBefore, chainsBest, keepBest, logTarget } from "./game.js";
 import { shadedText } from "./shaded.js";
 
@@ -115,11 +115,12 @@ export function handTab(tools) {
 
   /** @param {Judged} judgement */
   function judge(judgement) {
-    const { header } = tools.view().trace;
+    const { trace } = tools.view();
+    const { header } = trace;
+    for (const text of [judgement.old, judgement.new]) keepVerdict(trace, text);
     const rows = /** @type {[string, string, string][]} */ ([
       ["Tokens", String(judgement.old.tokens.length), String(judgement.new.tokens.length)],
-      ["Answer", answerText(tools.view().trace, judgement.old.answer),
-        answerText(tools.view().trace, judgement.new.answer)],
+      ["Answer", answerText(trace, judgement.old.answer), answerText(trace, judgement.new.answer)],
       ["ln p: how likely the model writes it", number(judgement.old.log_prob),
         number(judgement.new.log_prob)],
       ["r: its reward", fixed(judgement.old.reward), fixed(judgement.new.reward)],

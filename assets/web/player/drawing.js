@@ -118,10 +118,10 @@ export const OTHERS = "--c:var(--a6)";
  * @param {Trace} trace
  * @param {string | null} answer
  */
-export function answerStyle({ header, colours }, answer) {
+export function answerStyle(trace, answer) {
   if (answer === null) return OTHERS;
-  if (isRight(header, answer)) return "--c:var(--a0)";
-  const place = colours.indexOf(answer) + 1;
+  if (isRight(trace, answer)) return "--c:var(--a0)";
+  const place = trace.colours.indexOf(answer) + 1;
   return place ? `--c:var(--a${place})` : OTHERS;
 }
 

@@ -1,6 +1,6 @@
 /* A trace (JSON lines, version 2 or 3) as the player needs it. A file is anybody's word: each line
    is checked, and the first that cannot be is named in one sentence. */
-import { isRight } from "./words.js";
+import { isRight, keepVerdict } from "./words.js";
 
 /**
  * What the first line says of a run.
@@ -13,6 +13,7 @@ import { isRight } from "./words.js";
  * @property {number} steps
  * @property {number} [seed]
  * @property {string | null} [reference] the right answer, if it is known
+ * @property {string | null} [extractor] how answers are read
  */
 /**
  * One step: its proposal beside the state that it would replace.
@@ -60,6 +61,7 @@ import { isRight } from "./words.js";
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
  * @property {Map<string, number>} states of all chains that have each answer
+ * @property {Map<string, boolean>} verdicts of the run's grader, where comparing texts is not enough
  * @property {string[]} colours the wrong answers that have a colour of their own, each in its place
  * @property {{ reason: string, message: string } | null} end
  * @property {number} lines
@@ -105,6 +107,7 @@ export function newTrace() {
     chains: [],
     answers: [],
     states: new Map(),
+    verdicts: new Map(),
     colours: [],
     end: null,
     lines: 0,
@@ -187,7 +190,7 @@ function readLine(trace, line) {
   if (x.type === "sample") {
     needField(trace, x.n === trace.base.length && x.n < LIMITS.steps, "n");
     needField(trace, isNumber(x.reward), "reward");
-    needField(trace, x.answer == null || isText(x.answer), "answer");
+    readAnswer(trace, x);
     needLogProbs(trace, x);
     trace.base.push(x.reward);
     if (x.log_probs) trace.tilts.push(tilt(trace, sum(x.log_probs)));
@@ -255,6 +258,17 @@ function needLogProbs(trace, x) {
 }
 
 /**
+ * Check a line's answer, and keep what the grader decided of it.
+ * @param {Trace} trace
+ * @param {any} x
+ */
+function readAnswer(trace, x) {
+  needField(trace, x.answer == null || isText(x.answer), "answer");
+  needField(trace, x.right == null || typeof x.right === "boolean", "right");
+  keepVerdict(trace, x);
+}
+
+/**
  * Refuse a step that cannot be.
  * @param {Trace} trace
  * @param {any} x
@@ -282,7 +296,7 @@ function checkStep(trace, x, t, old) {
   needField(trace, isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
   needField(trace, typeof x.accepted === "boolean", "accepted");
   needField(trace, refused || typeof x.finished === "boolean", "finished");
-  needField(trace, x.answer == null || isText(x.answer), "answer");
+  readAnswer(trace, x);
   needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
 }
 
@@ -390,10 +404,11 @@ function readStep(trace, x) {
  * @param {Trace} trace
  * @param {string} answer
  */
-function colour({ header, states, colours }, answer) {
+function colour(trace, answer) {
+  const { states, colours } = trace;
   const n = (states.get(answer) ?? 0) + 1;
   states.set(answer, n);
-  if (isRight(header, answer) || colours.includes(answer)) return;
+  if (isRight(trace, answer) || colours.includes(answer)) return;
   const counts = colours.map((other) => states.get(other) ?? 0);
   const least = Math.min(...counts);
   if (colours.length < COLOURS) colours.push(answer);

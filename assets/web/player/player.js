@@ -20,7 +20,7 @@ import {
 import { feed, newTrace, parse } from "./parse.js";
 import { markerAt, textPane } from "./text.js";
 import { transportBar } from "./transport.js";
-import { LAST, narrate, plain, promptText, rewarded, visible } from "./words.js";
+import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("./parse.js").Trace} Trace */
@@ -292,7 +292,7 @@ export function mount(element, options = {}) {
     facts.replaceChildren(h("span.models", models),
       ...(rewarded(trace) ? [term("beta", "β"), ` = ${plain(beta)} · `] : []),
       ...(sharpness > 1 ? [term("sharpness"), ` ${plain(sharpness)} · `] : []),
-      `seed ${seed}`);
+      `seed ${seed}`, graderName(header));
     put(prompt, visible(promptText(header.prompt)));
     if (end?.reason === "failed") put(state, `· failed: ${visible(end.message)}`);
     else if (stopped || end?.reason === "stopped") put(state, `· stopped after ${steps}`);

@@ -90,13 +90,25 @@ export function visible(text) {
 }
 
 /**
- * Whether an answer is the right one, or one of a JSON list of them.
- * @param {{ reference?: string | null }} header
+ * Keep what the run's grader decided of an answer, where comparing texts would not tell.
+ * @param {{ verdicts: Map<string, boolean> }} trace
+ * @param {{ answer?: string | null, right?: boolean | null }} line
+ */
+export function keepVerdict({ verdicts }, { answer, right }) {
+  if (answer != null && right != null) verdicts.set(answer, right);
+}
+
+/**
+ * Whether an answer is right: what the run's grader decided, else whether it is the right answer's
+ * text, or one of a JSON list of them.
+ * @param {{ header: { reference?: string | null }, verdicts: Map<string, boolean> }} trace
  * @param {string | null} answer
  * @returns {boolean}
  */
-export function isRight({ reference }, answer) {
+export function isRight({ header: { reference }, verdicts }, answer) {
   if (answer === null || reference == null) return false;
+  const verdict = verdicts.get(answer);
+  if (verdict !== undefined) return verdict;
   if (!reference.startsWith('["')) return answer === reference;
   try {
     return JSON.parse(reference).includes(answer);
@@ -110,11 +122,11 @@ export function isRight({ reference }, answer) {
  * @param {Trace} trace
  * @param {string | null} answer
  */
-export function answerText({ header }, answer) {
+export function answerText(trace, answer) {
   if (answer === null) return "no answer";
   const clippedAnswer = visible(answer).slice(0, 40);
-  if (header.reference == null) return clippedAnswer;
-  return `${clippedAnswer} ${isRight(header, answer) ? "✓" : "✗"}`;
+  if (trace.header.reference == null) return clippedAnswer;
+  return `${clippedAnswer} ${isRight(trace, answer) ? "✓" : "✗"}`;
 }
 
 /**
@@ -161,6 +173,14 @@ export function agreement(trace, leading) {
  * @param {Trace} trace
  */
 export const rewarded = ({ header }) => header.rm !== "none";
+
+/**
+ * Who reads the answers, where it is the user's own file: its name without the folder.
+ * @param {{ extractor?: string | null }} header
+ */
+export const graderName = ({ extractor }) => (typeof extractor === "string"
+  && extractor.includes(".py:") ? ` · answers read by ${visible(extractor.replace(/.*[/\\]/, ""))}`
+  : "");
 
 /** The phases of a step; a position names one by its place. */
 export const PHASES = ["Cut", "Rewrite", "Score", "Chance", "Coin", "Verdict"];

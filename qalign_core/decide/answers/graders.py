@@ -117,11 +117,15 @@ def get_extractor(name: str) -> AnswerExtractor:
     return get_grader(name).extract
 
 
+def grader_of_trace(name: str | None) -> Grader | None:
+    """Return the grader of a trace; None if it has none, or its file was not loaded."""
+    return None if name is None else BUILT_IN.get(name) or LOADED.get(name)
+
+
 def extractor_of_trace(name: str | None) -> AnswerExtractor | None:
-    """Return the extractor of a trace; None if it has none, or its file was not loaded."""
-    if name is None or (is_file_name(name) and name not in LOADED):
-        return None
-    return get_extractor(name)
+    """Return the extractor of a trace; None as for `grader_of_trace`."""
+    grader = grader_of_trace(name)
+    return None if grader is None else grader.extract
 
 
 def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
