@@ -171,6 +171,11 @@ const NUMBERED = new RegExp(
 const SYMBOLIC = new RegExp(
   String.raw`\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b`);
 const MAX_ANNOUNCED = 20; // the last ones; a text of nothing else is noise
+const MAX_RESTATED = 6;
+const RESTATES = /(?:\s*(?:%|°|\p{L}+\.?)){0,2}\s*\((?:[^()\n]*[^()\n\d.])?$/u;
+const CONCLUSION = new RegExp(
+  String.raw`(?:^|[.!?]\s+|\n\s*)(?:so|therefore|thus|hence|altogether|in total)\b([^.!?\n]*)`
+  + String.raw`[.!?\s]*$`, "i");
 const MAX_DIGITS = 300; // more are spelt out: no text can make exact arithmetic take for ever
 const UNKNOWN = ""; // a number in a form that is not known, or that has two readings
 const HEADING = /\b([A-Za-z]+):(?=\s)/;
@@ -365,10 +370,21 @@ function statedNumber(rest, text) {
   return inWords(clause);
 }
 
-/** @param {string} text */
+/**
+ * The last number; one before a parenthesis that restates it; in words if there are no digits.
+ * @param {string} text
+ */
 function lastNumber(text) {
-  const last = numbersIn(text).at(-1);
-  if (!last) return null;
+  const numbers = numbersIn(text).slice(-MAX_RESTATED);
+  const end = numbers.at(-1);
+  if (!end) {
+    const conclusion = CONCLUSION.exec(text);
+    return conclusion ? inWords(conclusion[1], true) : null;
+  }
+  const start = Math.max(0, end.index - 80);
+  const restated = RESTATES.exec(text.slice(start, end.index));
+  const place = restated && start + restated.index;
+  const last = numbers.find(({ 0: number, index }) => index + number.length === place) ?? end;
   const [before, after] = around(text, last);
   return JOINS.test(before) ? UNKNOWN : inContext(last, before, after.slice(0, 80), text);
 }
@@ -525,13 +541,16 @@ const counts = (word) => word !== undefined
 /**
  * The first run of number words: "two and a half million", "negative twenty-five".
  * @param {string} clause
+ * @param {boolean} [alone] it must be the only run, and more than "one"
  */
-function inWords(clause) {
+function inWords(clause, alone = false) {
   const words = clause.toLowerCase().match(/[a-z]+|[^\sa-z-]/g) ?? [];
   const start = words.findIndex((_, place) => begins(words, place));
   if (start < 0 || (words[start] === "one" && POINTING.has(words[start - 1]))) return null;
   const [value, end] = readRun(words, start);
   const rest = words.slice(end);
+  const isOne = end === start + 1 && words[start] === "one";
+  if (alone && (isOne || words.some((_, k) => k >= end && begins(words, k)))) return UNKNOWN;
   if (!value || (rest.length && (AFTER_WORDS.has(rest[0]) || counts(rest[0])))) return UNKNOWN;
   const isOf = rest[0] === "of"
     && rest.slice(1, 3).some((word) => counts(word) || /^\d+$/.test(word));

@@ -116,7 +116,7 @@ def extract_choice(text: str) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return None
-    if lone := LONE_LETTER.fullmatch(lines[-1].strip(" '\"`")):
+    if lone := LONE_LETTER.fullmatch(_OPTION_WORD.sub("", lines[-1].strip(" '\"`"))):
         return lone[1].upper()
     if right := _RIGHT_OPTION.findall(text):
         return _only("".join(each) for each in right[-1:])
@@ -329,6 +329,7 @@ def _first_sentence(statement: str) -> str:
     return statement[: end.start()] if end else statement
 
 
+_OPTION_WORD = re.compile(r"^\W*(?:option|choice|letter|opción|choix)\b", re.IGNORECASE)
 _LISTED_OPTION = re.compile(r"[\s*(\[-]*([A-J])[.):]")
 _NAMED_OPTION = re.compile(
     r"(?i:\b(?:option|choice|choose|pick|select|opción|选项)\s*)[(\[\"']*([A-J])\b"

@@ -68,10 +68,18 @@ def stated_number(clause: str, text: str = "") -> str | None:
 
 
 def last_number(text: str) -> str | None:
-    """Read the last number of a tidy text; `UNKNOWN` if it has no certain reading."""
-    last = next(iter(deque(_numbers(text), maxlen=1)), None)
-    if last is None:
-        return None
+    """Read the last number of a tidy text; `UNKNOWN` if it has no certain reading.
+
+    A text without digits may conclude with a number in words. A parenthesis behind a number ("2.5
+    liters (2500 mL)") restates it, so that the number before the parenthesis is the last one.
+    """
+    numbers = deque(_numbers(text), maxlen=_MAX_RESTATED)
+    if not numbers:
+        conclusion = _CONCLUSION.search(text)
+        return _in_words(conclusion[1], alone=True) if conclusion else None
+    last = numbers[-1]
+    if restated := _RESTATES.search(text, max(0, last.start() - 80), last.start()):
+        last = next((m for m in numbers if m.end() == restated.start()), last)
     before = _before(text, last)
     if _JOINS.search(before):
         return UNKNOWN
@@ -79,8 +87,12 @@ def last_number(text: str) -> str | None:
 
 
 def whole_number(text: str) -> str | None:
-    """Read a tidy text that is one number with its units and nothing else."""
-    number = _WHOLE.fullmatch(text) if len(text) <= _MAX_WHOLE else None
+    """Read a tidy text that is one number with its units, or in words, and nothing else."""
+    if len(text) > _MAX_WHOLE:
+        return None
+    if _ALL_WORDS.fullmatch(text):
+        return _in_words(text, whole=True) or None
+    number = _WHOLE.fullmatch(text)
     if number is None or (number["kilo"] and not number["money"]):  # 2k is a product
         return None
     return _value(number, text[number.end("digits") :], "") or None
@@ -107,7 +119,7 @@ _TYPOGRAPHY = str.maketrans(
         "−": "-", "–": "-", "‑": "-", "＋": "+", "＝": "=", "⁄": "/", "’": "'",
         "：": ": ", "，": ", ", "。": ". ", "；": "; ", "！": "! ",
         "（": " (", "）": ") ", "％": "%",
-        "π": "\\pi ", "∞": "\\infty ", "√": "\\sqrt ", "∛": "\\sqrt[3] ",
+        "π": "\\pi ", "∅": "\\emptyset ", "∞": "\\infty ", "√": "\\sqrt ", "∛": "\\sqrt[3] ",
         "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅛": " 1/8",
     }
 )  # fmt: skip
@@ -118,7 +130,7 @@ _POWER = re.compile(r"(?<=\d)(?:\*\*| \*\* )(?=[-\d({])")  # 2**3: two asterisks
 _ITALIC = re.compile(r"(?<![\w*)\]])\*(?=[^\s*])([^*\n]*[^*\s])\*(?![\w*])")
 _LATEX = (
     ("\\! ", ""), ("\\!", ""), ("\\,", ""), ("{,}", ","), ("\\;", " "), ("~", " "),
-    ("\\left", ""), ("\\right", ""), ("\\$", "$"), ("\\%", "%"),
+    ("\\left", ""), ("\\right", ""), ("\\varnothing", "\\emptyset"), ("\\$", "$"), ("\\%", "%"),
 )  # fmt: skip
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _WHICH_IS = re.compile(r",?[ ]which\s+(?:is|equals|gives|makes)\b")
@@ -163,6 +175,13 @@ _WHOLE = re.compile(rf"\s*{_NUMBER}{_UNIT}{{0,5}}\s*", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|nicht|pas|不是)\s*$", re.IGNORECASE)
 _MAX_DIGITS = 300
 _MAX_WHOLE = 400
+_MAX_RESTATED = 6
+_ALL_WORDS = re.compile(r"[A-Za-z]{2,}(?:[\s-]+[A-Za-z]+)*")
+_RESTATES = re.compile(r"(?:\s*(?:%|°|[^\W\d_]+\.?)){0,2}\s*\((?:[^()\n]*[^()\n\d.])?$")
+_CONCLUSION = re.compile(
+    r"(?:^|[.!?]\s+|\n\s*)(?:so|therefore|thus|hence|altogether|in total)\b([^.!?\n]*)[.!?\s]*$",
+    re.IGNORECASE,
+)
 
 # How a decimal or a large number can be written; see `_plain`.
 _ENGLISH = re.compile(r"\d+(?:\.\d+)?|\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -375,8 +394,13 @@ _COUNTS = _WORDS.keys() | _MULTIPLES.keys() | {"hundred", "dozen"}
 _AFTER_WORDS = {"or", "and", "to", "times", "plus", "minus", "divided", "percent", "squared"}
 
 
-def _in_words(clause: str) -> str | None:
+def _in_words(clause: str, *, alone: bool = False, whole: bool = False) -> str | None:
     """Read the first run of number words: "two and a half million", "negative twenty-five".
+
+    Args:
+        clause: the words, perhaps with others.
+        alone: the run must be the only one, and more than "one".
+        whole: the run must be all of the clause.
 
     Returns:
         The number; `UNKNOWN` for a run in another order ("nineteen ninety"); None without a run.
@@ -390,6 +414,13 @@ def _in_words(clause: str) -> str | None:
     run = _Run(words, start)
     value = run.read()
     rest = words[run.place :]
+    if alone and (
+        words[start : run.place] == ["one"]
+        or any(_begins(words, i) for i in range(run.place, len(words)))
+    ):
+        return UNKNOWN
+    if whole and (rest or not {"a", "an", "minus", "negative"}.issuperset(words[:start])):
+        return None
     if value is None or (rest and (rest[0] in _AFTER_WORDS or rest[0] in _COUNTS)):
         return UNKNOWN
     if rest[:1] == ["of"] and any(word in _COUNTS or word.isdigit() for word in rest[1:3]):
