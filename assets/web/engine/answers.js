@@ -171,6 +171,15 @@ const NUMBERED = new RegExp(
 const SYMBOLIC = new RegExp(
   String.raw`\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b`);
 const MAX_ANNOUNCED = 20; // the last ones; a text of nothing else is noise
+const OR = String.raw`(?:\\text\s*\{\s*)?\b(?:or|oder|ou)\b(?:\s*\})?`;
+const AND = String.raw`(?:\\text\s*\{\s*)?(?:[,;]\s*)?\b(?:or|oder|ou|and|und|et)\b(?:\s*\})?|[,;]`;
+const EDGE = String.raw`(?:[\s$]|\\[()\[\]])*`;
+const BARE = String.raw`(-?\d[\d.,\/]*(?<![.,])|[A-J])(?![\w{^_])`;
+const OR_AFTER = new RegExp(`^${EDGE}${OR}${EDGE}${BARE}`);
+const OR_BEFORE = new RegExp(String.raw`(?<![\w.])${BARE}${EDGE}${OR}${EDGE}$`);
+const BOX_BEFORE = new RegExp(
+  String.raw`\\(?:boxed|fbox)\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}`
+  + String.raw`${EDGE}(?:${AND})${EDGE}(?:[a-z]\s*=\s*)?$`);
 const MAX_RESTATED = 6;
 const RESTATES = /(?:\s*(?:%|°|\p{L}+\.?)){0,2}\s*\((?:[^()\n]*[^()\n\d.])?$/u;
 const CONCLUSION = new RegExp(
@@ -299,7 +308,7 @@ function announced(text) {
   for (const { 0: marker, index, groups } of [...text.matchAll(MARKER)].slice(-MAX_ANNOUNCED)) {
     const end = index + marker.length;
     if (groups?.boxed) {
-      announcements.unshift({ boxed: true, rest: inBraces(text, end) });
+      announcements.unshift({ boxed: true, rest: withAlternatives(text, index, end) });
       continue;
     }
     const before = text.slice(Math.max(0, index - 60), index);
@@ -310,6 +319,26 @@ function announced(text) {
     announcements.unshift({ boxed: false, rest });
   }
   return announcements;
+}
+
+/**
+ * A box with what "or" joins to it, and with the boxes that are listed before it.
+ * @param {string} text
+ * @param {number} start
+ * @param {number} inside behind the brace that opens
+ */
+function withAlternatives(text, start, inside) {
+  const content = inBraces(text, inside);
+  const after = OR_AFTER.exec(text.slice(inside + content.length + 1));
+  const listed = [content];
+  let first = start;
+  for (let before; (before = BOX_BEFORE.exec(text.slice(Math.max(0, first - 80), first)));) {
+    listed.unshift(before[1]);
+    first -= before[0].length;
+  }
+  const other = OR_BEFORE.exec(text.slice(Math.max(0, first - 40), first));
+  const boxes = [...new Set(listed)].join(", ");
+  return `${other ? `${other[1]} or ` : ""}${boxes}${after ? ` or ${after[1]}` : ""}`;
 }
 
 /**

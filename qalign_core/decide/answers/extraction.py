@@ -288,7 +288,7 @@ def _announcements(text: str, marker: re.Pattern[str] = _MARKER) -> Iterator[tup
     """Yield the text after each announcement of an answer, last first, and if it is in a box."""
     for m in reversed(list(marker.finditer(text))[-_MAX_ANNOUNCED:]):
         if m["boxed"]:
-            yield True, _in_braces(text, m.end())
+            yield True, _with_alternatives(text, m.start(), m.end())
             continue
         before, statement = text[max(0, m.start() - 60) : m.start()], text[m.end() :]
         seeks = m[0].rstrip(" *\n")[-1:] in (":", "：", "=") and _SEEKING.search(before)
@@ -306,6 +306,35 @@ def _announcements(text: str, marker: re.Pattern[str] = _MARKER) -> Iterator[tup
 
 _BULLET = re.compile(r"[-*•]\s+")
 _NUMBERED = re.compile(r"\d{1,2}[.)]\s+[^\W\d]")
+
+
+def _with_alternatives(text: str, start: int, inside: int) -> str:
+    r"""Read a box together with what "or" joins to it, and with boxes that are listed before it.
+
+    "\boxed{5} or 7" is "5 or 7", and "\boxed{5} and \boxed{7}" is "5, 7".
+    """
+    content = _in_braces(text, inside)
+    listed = [content]
+    after = _OR_AFTER.match(text, inside + len(content) + 1)
+    while before := _BOX_BEFORE.search(text, max(0, start - 80), start):
+        listed.insert(0, before[1])
+        start = before.start()
+    content = ", ".join(dict.fromkeys(listed))
+    if other := _OR_BEFORE.search(text, max(0, start - 40), start):
+        content = f"{other[1]} or {content}"
+    return f"{content} or {after[1]}" if after else content
+
+
+_OR = r"(?:\\text\s*\{\s*)?\b(?:or|oder|ou)\b(?:\s*\})?"
+_AND = r"(?:\\text\s*\{\s*)?(?:[,;]\s*)?\b(?:or|oder|ou|and|und|et)\b(?:\s*\})?|[,;]"
+_EDGE = r"(?:[\s$]|\\[()\[\]])*"
+_BARE = r"(-?\d[\d.,/]*(?<![.,])|[A-J])(?![\w{^_])"
+_OR_AFTER = re.compile(rf"{_EDGE}{_OR}{_EDGE}{_BARE}")
+_OR_BEFORE = re.compile(rf"(?<![\w.]){_BARE}{_EDGE}{_OR}{_EDGE}$")
+_BOX_BEFORE = re.compile(
+    r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+    rf"{_EDGE}(?:{_AND}){_EDGE}(?:[a-z]\s*=\s*)?$"
+)
 
 
 def _in_braces(text: str, start: int) -> str:
