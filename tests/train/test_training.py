@@ -100,7 +100,7 @@ def test_an_interrupted_training_ends_in_the_weights_of_one_that_was_not(tmp_pat
     train(LM, PAIRS, recipe, whole, device="cpu")
     code = (
         "import sys, tests.train.test_training as t; from pathlib import Path\n"
-        f"t.train(t.LM, t.PAIRS, t.{recipe!r}, Path(sys.argv[1]), device='cpu', told=t.say)"
+        f"t.train(t.LM, t.PAIRS, t.{recipe!r}, Path(sys.argv[1]), device='cpu', notify=t.say)"
     )
     command = [sys.executable, "-c", code, str(cut)]
     with subprocess.Popen(
