@@ -3,10 +3,12 @@
 import random
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTask, InvalidTrace
-from qalign_core.record.trace import load_trace
+from qalign_core.record.trace import TraceReader, trace_text
+from qalign_core.types import Trace
 from qalign_study.measure.mixture import MIN_REWARDS
 from qalign_study.measure.results import unpack
 from qalign_study.sets.problem_sets import load_problems
@@ -33,10 +35,19 @@ def base_rewards() -> dict[str, BaseRewards]:
     """Return the shipped rewards by name: recorded runs with enough samples, then nine problems."""
     recorded = {}
     for path in sorted((ASSETS / "runs").glob("*.jsonl")):
-        trace = load_trace(path)
+        trace = _load_samples(path)
         if len(trace.rewards) >= MIN_REWARDS:
             recorded[path.stem] = BaseRewards(trace.header.prompt, trace.rewards)
     return recorded | evaluated()
+
+
+def _load_samples(path: Path) -> Trace:
+    """Read a recorded run without its steps, which take most of the time and are not needed."""
+    reader = TraceReader()
+    for line in trace_text(path).splitlines():
+        if not line.startswith('{"type":"step"'):
+            reader.feed(line)
+    return reader.trace()
 
 
 def evaluated() -> dict[str, BaseRewards]:
