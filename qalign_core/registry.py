@@ -73,6 +73,8 @@ class Entry:
         licence: the license as named on the model's page.
         gated: True if the hub requires accepting a license first.
         status: "tested", "tested with 4-bit weights" or "not yet run", by this project.
+        has_thinking: True if its chat template has the switch `enable_thinking`, which the option
+            `thinking` turns on.
         beta: the paper's beta, or one that suits the model; 0 if none is known.
         package: module and name of a GGUF file in a Python package, which is loaded instead of the
             source where the package is installed.
@@ -92,6 +94,7 @@ class Entry:
     licence: str = ""
     gated: bool = False
     status: str = "not yet run"
+    has_thinking: bool = False
     beta: float = 0.0
     package: str = ""
     options: dict[str, Any] | None = None

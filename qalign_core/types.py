@@ -210,7 +210,8 @@ class Header(Run):
     """The settings of a run, and what its models reported of themselves.
 
     Attributes:
-        lm_revision, rm_revision: exact versions of the models, with "int8" for rounded weights.
+        lm_revision, rm_revision: exact versions of the models, with "int8" for rounded weights
+            and "thinking" for a template that lets the model think first.
         lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
         created: time of the start (ISO 8601).
         notes: remarks on the models or the move, for instance that a model is approximate.

@@ -21,6 +21,7 @@ from qalign_core.models import loading
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.rewards.texts import is_text_reward
 from qalign_core.run import Limits, Sampling
+from qalign_study.commands import main
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,34 @@ def test_a_pair_of_texts_is_joined_as_deberta_reads_it():
     template = Template(entry.options["chat_template"])
     pair = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "A."}]
     assert template.render(messages=pair) == "[CLS]Q?[SEP]A.[SEP]"
+
+
+THINKS = (
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}<assistant>"
+    "{% if enable_thinking is defined and not enable_thinking %}<end><end>{% endif %}"
+)
+
+
+def test_thinking_is_off_unless_it_is_turned_on_and_refused_where_a_template_has_no_switch(
+    copy, folder, capsys
+):
+    (copy / "chat_template.jinja").write_text(THINKS, "utf-8")
+    off, on = load_lm(copy, max_new_tokens=64), load_lm(copy, max_new_tokens=64, thinking=True)
+    end = off.engine.eos & set(off.encode("Hi"))
+    assert off.encode("Hi") == (*on.encode("Hi"), *off.encode("Hi")[-2:])
+    assert len(end) == 1
+    assert on.revision == f"{off.revision} thinking", "a trace names it"
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(folder, thinking=True)
+    assert "has no switch enable_thinking; leave out --thinking" in sentence(raised)
+    command = ["run", "--lm", str(folder), "--thinking", "--rm", "none", "--prompt", "Hi"]
+    assert main(command) == 2
+    assert "enable_thinking" in capsys.readouterr().err
+
+
+def test_the_registry_names_the_models_whose_template_has_the_switch():
+    names = {entry.id for entry in registry.entries_of("lm") if entry.has_thinking}
+    assert names == {"qwen3-0.6b"}
 
 
 def test_the_readme_names_the_models_of_the_hub_that_a_space_offers():

@@ -20,10 +20,13 @@ class Text:
     Args:
         tokenizer: of transformers, fast (backed by the tokenizers library), with a chat template.
         one_message: whether the model was trained on single messages, so that it reads no others.
+        thinking: let a template that has the switch `enable_thinking` turn it on.
     """
 
-    def __init__(self, tokenizer: Any, *, one_message: bool = False) -> None:
-        self._tokenizer, self._one_message = tokenizer, one_message
+    def __init__(
+        self, tokenizer: Any, *, one_message: bool = False, thinking: bool = False
+    ) -> None:
+        self._tokenizer, self._one_message, self._thinking = tokenizer, one_message, thinking
         self._backend = tokenizer.backend_tokenizer
         self.n_tokens = max(tokenizer.get_vocab().values(), default=-1) + 1  # ids below are known
         self._special = frozenset(tokenizer.all_special_ids) | {
@@ -53,7 +56,10 @@ class Text:
         answer = [] if response is None else [{"role": "assistant", "content": response}]
         try:
             rendered = self._tokenizer.apply_chat_template(
-                [*messages, *answer], tokenize=False, add_generation_prompt=response is None
+                [*messages, *answer],
+                tokenize=False,
+                add_generation_prompt=response is None,
+                enable_thinking=self._thinking,
             )
         except Exception as error:  # a template is a program, and may raise anything
             raise InvalidPrompt(

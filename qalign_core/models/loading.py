@@ -86,6 +86,7 @@ class Pretrained(ABC):
         device: str | None = None,
         chat_template: str | None = None,
         one_message: bool = False,
+        thinking: bool = False,
         **options: Any,
     ) -> Self:
         """Load a folder or hub id.
@@ -99,6 +100,7 @@ class Pretrained(ABC):
             device: as torch names them; by default a GPU if there is one.
             chat_template: used if the tokenizer has none.
             one_message: refuse conversations of several messages.
+            thinking: turn `enable_thinking` on in the chat template, which is off otherwise.
             options: of the class.
 
         Raises:
@@ -165,7 +167,7 @@ class Pretrained(ABC):
         if file is not None and file.eos:
             model.generation_config.eos_token_id = list(file.eos)
         with _parsed_once(file):
-            text = _text(folder, name, chat_template, one_message=one_message)
+            text = _text(folder, name, chat_template, one_message=one_message, thinking=thinking)
         model = model.to(device).eval().requires_grad_(False)
         n_parameters = sum(p.numel() for p in model.parameters())
         if eight:
@@ -174,8 +176,8 @@ class Pretrained(ABC):
         del model
         _trim_heap()
         loaded.n_parameters = n_parameters
-        # rounded weights are another model, and the header of a trace says so
-        loaded.revision = f"{commit} int8" if eight else commit
+        # rounded weights, or thinking, make another model, and the header of a trace says so
+        loaded.revision = " ".join([commit, *["int8"] * eight, *["thinking"] * thinking])
         return loaded
 
 
@@ -231,7 +233,11 @@ def _check_device(device: str) -> None:
 
 
 def load_text(
-    source: str | Path, *, revision: str | None = None, chat_template: str | None = None
+    source: str | Path,
+    *,
+    revision: str | None = None,
+    chat_template: str | None = None,
+    thinking: bool = False,
 ) -> tuple[Text, tuple[int, ...]]:
     """Return the tokenizer of a model that runs elsewhere, and every id that ends a response.
 
@@ -244,7 +250,7 @@ def load_text(
     folder, _ = _fetch(name, revision, weights=False)
     file = _read_gguf(folder)
     with _parsed_once(file):
-        text = _text(folder, name, chat_template)
+        text = _text(folder, name, chat_template, thinking=thinking)
     if file is not None and file.eos:
         return text, file.eos
     with _one_sentence(name):
@@ -290,7 +296,7 @@ def eos_ids(config: Any) -> tuple[int, ...]:
     return () if eos is None else (eos,) if isinstance(eos, int) else tuple(eos)
 
 
-def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bool = False) -> Text:
+def _text(folder: Path, name: str, chat_template: str | None, **options: bool) -> Text:
     from transformers import AutoTokenizer
 
     _check_no_mark(folder, name)
@@ -304,7 +310,11 @@ def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bo
         raise ModelLoadError(
             f"{name} has no chat template; choose an instruct model, or give one (chat_template=…)"
         )
-    return Text(tokenizer, one_message=one_message)
+    if options.get("thinking") and "enable_thinking" not in str(tokenizer.chat_template):
+        raise ModelLoadError(
+            f"the chat template of {name} has no switch enable_thinking; leave out --thinking"
+        )
+    return Text(tokenizer, **options)
 
 
 _UNFETCHED: dict[type[Exception], str] = {

@@ -69,6 +69,11 @@ def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm",
         action="store_true",
         help="allow a server that accepts text only; prefixes are re-tokenized and counted",
     )
+    group.add_argument(
+        "--thinking",
+        action="store_true",
+        help="let the language model think first, if its chat template has that switch",
+    )
 
 
 def problem_options(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +171,9 @@ def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     """The given options that concern the model of a kind."""
     values = {name: getattr(options, f"{kind}_{name}") for name in OF_EACH}
     if kind == "lm":
-        values |= {"rows": options.rows, "approximate": options.approximate or None}
+        switches = ("approximate", "thinking")
+        values |= {name: getattr(options, name) or None for name in switches}
+        values["rows"] = options.rows
     elif is_address(options.rm or ""):
         values["rows"] = options.rows
     return {name: value for name, value in values.items() if value is not None}

@@ -318,7 +318,7 @@ class Served(ABC):
     """A model on a server; `kind` is "lm" or "rm".
 
     Attributes:
-        revision: "", since a server does not report one.
+        revision: "thinking" or "", since a server does not report one.
     """
 
     kind: ClassVar[str]
@@ -348,6 +348,7 @@ class Served(ABC):
         tokenizer: str | None = None,
         revision: str | None = None,
         chat_template: str | None = None,
+        thinking: bool = False,
         rows: int = 64,
         timeout: float = 300.0,
         patience: float = 120.0,
@@ -364,6 +365,7 @@ class Served(ABC):
                 loaded the model from.
             revision: of the tokenizer.
             chat_template: used if the tokenizer has none.
+            thinking: turn `enable_thinking` on in the chat template, which is off otherwise.
             rows, timeout, patience, pause: as in `Server`.
             options: of the class.
 
@@ -376,7 +378,9 @@ class Served(ABC):
         card = server.ask("/v1/models", None, read_card)
         where = tokenizer or card.root
         try:
-            text, eos = load_text(where, revision=revision, chat_template=chat_template)
+            text, eos = load_text(
+                where, revision=revision, chat_template=chat_template, thinking=thinking
+            )
         except ModelLoadError as error:
             raise ModelLoadError(
                 f"the tokenizer of {server.address}: {error} (set it with --lm-tokenizer or "
@@ -389,6 +393,8 @@ class Served(ABC):
             ModelEndpoint(server, card, text, eos), id=id or title, **options
         )
         model.probe()
+        if thinking:
+            model.revision = "thinking"
         return model
 
     def probe(self) -> None:
