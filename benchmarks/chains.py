@@ -4,8 +4,9 @@
     python -m benchmarks.chains --device cuda --sizes 20M 135M --rows 8 64 256
 
 Systems take turns, each for so many seconds a round: of CPU time, so that a busy machine slows all
-alike; with a GPU, of the clock. "Limit" is the time of the bare chain of all linear layers for one
-token. The published chain runs on the CPU and needs an environment of its own:
+alike; with a GPU, of the clock. On a CPU, large models run in int8 too, with their speed and memory
+relative to float32 below the table. "Limit" is the time of the bare chain of all linear layers for
+one token. The published chain runs on the CPU and needs an environment of its own:
 
     python -m venv ENV; ENV/bin/pip install torch==2.13.0 transformers==5.23.0 numpy scipy tqdm
     ENV/bin/pip install --no-deps quest-decoding==1.0.16
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import mmap
 import statistics
 import subprocess
 import tempfile
@@ -37,6 +39,7 @@ from qalign_core.run import Sampling
 
 SECONDS = {"embedded": 10.0, "20M": 30.0, "135M": 45.0}  # a system and round
 N_LOCKSTEP = 8
+INT8 = " in int8"
 ROWS = {8: (1, 8, 16), 16: (16, 32), 64: (64,), 256: (256,)}
 """Numbers of chains for an engine with so many rows."""
 
@@ -130,6 +133,13 @@ def load_pair(size: str, folder: Path, rows: int, **options: Any) -> tuple[Any, 
     return lm, HFRewardModel.from_pretrained(rm_folder, score_ids=True, **options)
 
 
+def resident_mib() -> float:
+    """Memory of this process (MiB), under Linux; else 0."""
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[1]) if statm.is_file() else 0
+    return pages * mmap.PAGESIZE / 2**20
+
+
 def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
     """Run all systems on the models of one size and print a row for each."""
     pair = Pair(size, folder, options.device)
@@ -137,6 +147,8 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
         "A: generate() from scratch": partial(run_baseline, pair, 1),
         f"lockstep generate(), chains: {N_LOCKSTEP}": partial(run_baseline, pair, N_LOCKSTEP),
     }
+    dtypes = [None, "int8"] if options.device == "cpu" and size != "embedded" else [None]
+    memory: dict[str, float] = {}
     limits: list[float] = []
     with ExitStack() as stack:
         if options.published:
@@ -144,13 +156,15 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
             stack.callback(published.close)
             for n_chains in (1, N_LOCKSTEP):
                 runs[f"published, chains: {n_chains}"] = partial(published, n_chains)
-        for rows in options.rows:
-            models = load_pair(size, folder, rows, device=options.device)
+        for rows, dtype in itertools.product(options.rows, dtypes):
+            before, note = resident_mib(), INT8 if dtype else ""
+            models = load_pair(size, folder, rows, device=options.device, dtype=dtype)
             for model in models:
                 stack.callback(model.close)
             for n_chains in ROWS[rows]:
-                name = f"engine, rows: {rows}, chains: {n_chains}"
+                name = f"engine{note}, rows: {rows}, chains: {n_chains}"
                 runs[name] = partial(run_engine, *models, n_chains)
+            memory[f"engine{note}, rows: {rows}"] = resident_mib() - before
         results = {name: Measured() for name in runs}
         share = options.seconds or SECONDS[size]
         for seed, (name, run) in itertools.product(range(options.rounds), runs.items()):
@@ -165,6 +179,15 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
         rate, over_a = result.steps / result.seconds, a_token[0] / cost
         cells = f"{result.steps} | {result.tokens} | {rate:.3g} | {cost / limit:.2f} | {over_a:.1f}"
         print(f"| {name} | {cells} |", flush=True)
+    for name, mib in memory.items():
+        print(f"{name}: {mib:,.0f} MiB for both models before they run")
+    for name in [*memory, *results]:
+        wide = name.replace(INT8, "")
+        if name != wide and name in memory:
+            print(f"{name}: {memory[name] / memory[wide]:.2f} of float32's memory")
+        elif name != wide:
+            (a, b) = (results[each].tokens / results[each].seconds for each in (name, wide))
+            print(f"{name}: {a / b:.2f} times float32's tokens per second")
 
 
 def main() -> None:
