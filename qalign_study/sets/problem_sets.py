@@ -266,39 +266,14 @@ def _beside(folder: Path, place: str) -> str:
 
 
 def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
-    try:
-        fields = from_json(line)
-        json.dumps(fields, ensure_ascii=False).encode()  # half a character has no UTF-8
-    except (ValueError, RecursionError) as error:
-        raise InvalidTask(
-            f"{place} is not JSON: {error}; write one JSON object per line"
-        ) from error
-    if not isinstance(fields, dict):
-        raise InvalidTask(
-            f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
-        )
-    names = ("id", "prompt", "answer", "extractor")
-    values = {name: fields.pop(name, None) for name in names}
+    fields = _object(line, place)
+    values = {name: fields.pop(name, None) for name in ("id", "prompt", "answer", "extractor")}
     id_, prompt, answer, extractor = values.values()
-    known = f"{', '.join(EXTRACTORS)}, FILE.py:NAME or none"
     right = answer if isinstance(answer, list) else [answer]
-    own = isinstance(extractor, str) and is_file_name(extractor)
-    for name, is_good, advice in (
-        ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
-        ("id", _is_a(id_, (str, int)) and id_ != "", "a text or a whole number is needed"),
-        (
-            "answer",
-            right and all(_is_a(each, (str, int, float)) for each in right),
-            "a text or a number is needed, or a list of right ones",
-        ),
-        ("answer", not any(is_empty(str(each)) for each in right), "leave it out if there is none"),
-        ("extractor", own or extractor in [None, NO_EXTRACTOR, *EXTRACTORS], f"use one of {known}"),
-    ):
-        if not is_good:
-            raise InvalidTask(f'{place}: "{name}" is {_short_json(values[name])}; {advice}')
+    _check_values(values, right, place)
     if extractor is None and answer is not None:
         extractor = "number"
-    if own:
+    if isinstance(extractor, str) and is_file_name(extractor):
         extractor = _loaded(extractor, code, place)
     if extractor == NO_EXTRACTOR:
         if answer is not None:
@@ -313,20 +288,61 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
             f'{place}: "answer" is {_short_json(each)}, which the extractor "{extractor}" does not '
             f"read; give {_READABLE[extractor]}, or name another extractor"
         )
-    checks = {name: content for name in CHECKS if (content := fields.pop(name, None)) is not None}
-    both = [*map('"{}"'.format, checks), *["an answer or extractor"] * (extractor is not None)]
-    if checks and len(both) > 1:
-        raise InvalidTask(f"{place} has {both[0]} and {both[1]}; leave one of them out")
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
         answer=None if answer is None else join_references([*dict.fromkeys(map(str, right))]),
         extractor=extractor,
-        check=next(
-            (CHECKS[name](prompt, content, place, code) for name, content in checks.items()), None
-        ),
+        check=_pop_check(fields, prompt, extractor, place, code),
         extra=fields,
     )
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    """Parse the JSON object of a line."""
+    try:
+        fields = from_json(line)
+        json.dumps(fields, ensure_ascii=False).encode()  # half a character has no UTF-8
+    except (ValueError, RecursionError) as error:
+        raise InvalidTask(
+            f"{place} is not JSON: {error}; write one JSON object per line"
+        ) from error
+    if not isinstance(fields, dict):
+        raise InvalidTask(
+            f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
+        )
+    return fields
+
+
+def _check_values(values: dict[str, Any], right: list[Any], place: str) -> None:
+    """Check the types of a problem's values; `right` holds its right answers."""
+    id_, prompt, _, extractor = values.values()
+    known = f"{', '.join(EXTRACTORS)}, FILE.py:NAME or none"
+    own = isinstance(extractor, str) and is_file_name(extractor)
+    for name, is_good, advice in (
+        ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
+        ("id", _is_a(id_, (str, int)) and id_ != "", "a text or a whole number is needed"),
+        (
+            "answer",
+            right and all(_is_a(each, (str, int, float)) for each in right),
+            "a text or a number is needed, or a list of right ones",
+        ),
+        ("answer", not any(is_empty(str(each)) for each in right), "leave it out if there is none"),
+        ("extractor", own or extractor in [None, NO_EXTRACTOR, *EXTRACTORS], f"use one of {known}"),
+    ):
+        if not is_good:
+            raise InvalidTask(f'{place}: "{name}" is {_short_json(values[name])}; {advice}')
+
+
+def _pop_check(
+    fields: dict[str, Any], prompt: str, extractor: str | None, place: str, code: Path | None
+) -> Check | None:
+    """Remove a problem's check from its fields and return it; None if there is none."""
+    checks = {name: content for name in CHECKS if (content := fields.pop(name, None)) is not None}
+    both = [*map('"{}"'.format, checks), *["an answer or extractor"] * (extractor is not None)]
+    if checks and len(both) > 1:
+        raise InvalidTask(f"{place} has {both[0]} and {both[1]}; leave one of them out")
+    return next((CHECKS[name](prompt, each, place, code) for name, each in checks.items()), None)
 
 
 def _writing(prompt: str, constraints: object, place: str, code: Path | None) -> WritingTask:
