@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from components.common.style import GREY, GRID, band_of, frame, line_of, log_axis, marker_of
 from components.compare.view import naming, writing_task
 from qalign_core.decide.rules import RULES
-from qalign_study.export.dictionary import colour
+from qalign_study.export.dictionary import Idea, colour
 from qalign_study.measure.comparisons import Comparison, Cut, Outcome, outcomes
 from qalign_study.measure.curves import Point
 from qalign_study.measure.mixture import fit_mixture, tilt
@@ -42,6 +42,10 @@ def shares(
     return shares_
 
 
+_HistogramRow = tuple[str, str, list[float], Sequence[float], list[Outcome]]
+"""Title, color, rewards, their weights, and the outcomes that were decided from them."""
+
+
 def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False) -> go.Figure:
     """Rewards of base samples, of weighted samples and of chain states (repeats counted).
 
@@ -49,32 +53,10 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     normal mixture fitted to all base samples, and its tilt by exp(reward / beta) over the rows
     that aim at it.
     """
-    results = outcomes(comparison, cut)
-    states = [step.state.reward for step in comparison.steps_to(cut.t)]
-    pool = [sample.reward for sample in comparison.pool[: cut.n]]
-    names = naming(comparison)
-    of_chain = [o for o in results if o.rule.draws == "chain"]
-    weighted = [o for o in results if o.rule.draws == "pool" and o.rule.weights is not None]
-    plain = [o for o in results if o not in of_chain and o not in weighted]
-    weighted_title = "The same, weighted: {:.1f} effective samples"
-    rows: list[tuple[str, str, list[float], Sequence[float], list[Outcome]]] = [
-        (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), plain),
-        *(
-            (weighted_title.format(o.effective), colour(o.method), pool, o.decision.weights, [o])
-            for o in weighted
-        ),
-        (
-            f"{len(states):,} states of the chain, repeats counted",
-            colour("chain"),
-            states,
-            [1.0] * len(states),
-            of_chain,
-        ),
-    ]
+    rows = _histogram_rows(comparison, cut)
     edges = reward_bins(
         [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.trace.steps]
     )
-    centres = (edges[:-1] + edges[1:]) / 2
     figure = make_subplots(
         rows=len(rows),
         cols=1,
@@ -84,35 +66,8 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
         subplot_titles=[row[0] for row in rows],
     )
     top = 0.0
-    for place, (title, fill, rewards, weight, decided) in enumerate(rows, start=1):
-        share, at = shares(rewards, weight, edges), {"row": place, "col": 1}
-        top = max(top, float(share.max()))
-        figure.add_bar(
-            x=centres,
-            y=share,
-            width=edges[1] - edges[0],
-            marker={"color": fill, "opacity": 0.75, "line": {"width": 0}},
-            name=title,
-            showlegend=False,
-            hovertemplate="reward %{x:.2f}<br>%{y:.1%}<extra></extra>",
-            **at,
-        )
-        for outcome in decided:
-            chosen, name = outcome.decision.chosen, names[outcome.method].word
-            if chosen is not None:
-                figure.add_scatter(
-                    x=[chosen.reward],
-                    y=[0.0],
-                    mode="markers",
-                    marker={
-                        **marker_of(outcome.method, 15),
-                        "line": {"color": "#ffffff", "width": 2},
-                    },
-                    name=f"chosen by {name}",
-                    cliponaxis=False,
-                    hovertemplate=f"{name}: {number(chosen.reward)}<extra></extra>",
-                    **at,
-                )
+    for place, row in enumerate(rows, start=1):
+        top = max(top, _draw_row(figure, row, place, edges, naming(comparison)))
     if mixture:
         aims = [place for place, row in enumerate(rows, 1) if any(o.rule.aims for o in row[-1])]
         top = max(top, _overlay(figure, comparison, edges, aims))
@@ -131,6 +86,70 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     figure.update_xaxes(gridcolor=GRID, zeroline=False, range=[edges[0], edges[-1]])
     figure.update_xaxes(title_text="reward, in the reward model’s own units", row=len(rows), col=1)
     return figure
+
+
+def _histogram_rows(comparison: Comparison, cut: Cut) -> list[_HistogramRow]:
+    """Return the rows at a cut: the samples, once per weighted rule again, and the states."""
+    results = outcomes(comparison, cut)
+    states = [step.state.reward for step in comparison.steps_to(cut.t)]
+    pool = [sample.reward for sample in comparison.pool[: cut.n]]
+    of_chain = [o for o in results if o.rule.draws == "chain"]
+    weighted = [o for o in results if o.rule.draws == "pool" and o.rule.weights is not None]
+    plain = [o for o in results if o not in of_chain and o not in weighted]
+    weighted_title = "The same, weighted: {:.1f} effective samples"
+    return [
+        (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), plain),
+        *(
+            (weighted_title.format(o.effective), colour(o.method), pool, o.decision.weights, [o])
+            for o in weighted
+        ),
+        (
+            f"{len(states):,} states of the chain, repeats counted",
+            colour("chain"),
+            states,
+            [1.0] * len(states),
+            of_chain,
+        ),
+    ]
+
+
+def _draw_row(
+    figure: go.Figure,
+    row: _HistogramRow,
+    place: int,
+    edges: npt.NDArray[np.float64],
+    names: dict[str, Idea],
+) -> float:
+    """Draw a histogram and the chosen responses on it; return the height of the largest bar."""
+    title, fill, rewards, weight, decided = row
+    share, at = shares(rewards, weight, edges), {"row": place, "col": 1}
+    figure.add_bar(
+        x=(edges[:-1] + edges[1:]) / 2,
+        y=share,
+        width=edges[1] - edges[0],
+        marker={"color": fill, "opacity": 0.75, "line": {"width": 0}},
+        name=title,
+        showlegend=False,
+        hovertemplate="reward %{x:.2f}<br>%{y:.1%}<extra></extra>",
+        **at,
+    )
+    for outcome in decided:
+        chosen, name = outcome.decision.chosen, names[outcome.method].word
+        if chosen is not None:
+            figure.add_scatter(
+                x=[chosen.reward],
+                y=[0.0],
+                mode="markers",
+                marker={
+                    **marker_of(outcome.method, 15),
+                    "line": {"color": "#ffffff", "width": 2},
+                },
+                name=f"chosen by {name}",
+                cliponaxis=False,
+                hovertemplate=f"{name}: {number(chosen.reward)}<extra></extra>",
+                **at,
+            )
+    return float(share.max())
 
 
 def _overlay(

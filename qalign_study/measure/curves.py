@@ -150,29 +150,12 @@ def curves(
         for method, place, row in rows:
             by_point.setdefault((method, place), []).append(row)
 
-    points = []
-    for method, place in sorted(by_point, key=lambda key: (in_order(key[0]), key[1])):
-        mine = by_point[method, place]
-        values = np.array([row.values for row in mine])  # [problems, resamples]
-        each = values.mean(axis=1)
-        if cuts:
-            low, high = band(resampled @ values / len(records))
-        else:
-            low, high = band_of_share(each, resampled / len(records))
-        points.append(
-            Point(
-                method=method,
-                n=cuts[place].n if cuts else place,
-                value=float(values.mean()),
-                low=low,
-                high=high,
-                each=tuple(each.tolist()),
-                **_means(mine),
-                answer=mine[0].answer,
-                correct=mine[0].correct,
-            )
+    return [
+        _point(method, cuts[place].n if cuts else place, mine, resampled, of_shares=not cuts)
+        for (method, place), mine in sorted(
+            by_point.items(), key=lambda item: (in_order(item[0][0]), item[0][1])
         )
-    return points
+    ]
 
 
 @dataclass(slots=True)
@@ -293,6 +276,29 @@ class _Problem:
         ):
             np.maximum.at(rows, answer, reward)
         return rows
+
+
+def _point(
+    method: Curve, n: int, rows: Sequence[_Row], resampled: Array, *, of_shares: bool
+) -> Point:
+    """Return the mean over problems with its band; `of_shares` allows for shares of 0 and 1."""
+    values = np.array([row.values for row in rows])  # [problems, resamples]
+    each = values.mean(axis=1)
+    if of_shares:
+        low, high = band_of_share(each, resampled / len(rows))
+    else:
+        low, high = band(resampled @ values / len(rows))
+    return Point(
+        method=method,
+        n=n,
+        value=float(values.mean()),
+        low=low,
+        high=high,
+        each=tuple(each.tolist()),
+        **_means(rows),
+        answer=rows[0].answer,
+        correct=rows[0].correct,
+    )
 
 
 def _take(seen: _Seen, places: Array) -> _Seen:
