@@ -30,6 +30,7 @@ from components.common.new_problem import new_problem
 from components.common.status import next_problem, status_value
 from components.common.theme import head
 from components.endpoints import settings
+from components.request_guard import RequestGuard
 from components.results.sheet import show
 from components.session.offer import Offer
 from components.session.runs import IDLE, Runs, Status
@@ -379,6 +380,11 @@ def test_launching_shows_no_error_text_and_no_file_of_the_server():
     assert options["strict_cors"] is True
     assert options["share"] is False
     assert "allowed_paths" not in options
+
+
+def test_the_guard_is_outside_all_layers_of_the_app_that_is_served():
+    layers = app.launch_options()["_app"].build_middleware_stack()
+    assert isinstance(layers, RequestGuard)
 
 
 def test_the_pages_head_asks_no_outside_host():

@@ -27,11 +27,13 @@ from components.lab.base_rewards import N_EVALUATED, base_rewards, evaluated
 from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
 from components.lab.style import Figure, Words
+from qalign_core.assets import ASSETS
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.mixture import Mixture as Moves
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.decide.rules import RULES
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.record.trace import load_trace
 from qalign_study.exact.bench import TARGETS, fields, prefers_b
 from qalign_study.exact.bench import chain_of_fields as field_chain
 from qalign_study.exact.convergence import (
@@ -269,6 +271,26 @@ def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_
         mixture, used = best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
         assert used == known.rewards
         assert "BIC" in said(*best_of_n.describe(mixture, match(mixture, 64), used))
+
+
+def test_the_recorded_rewards_are_those_of_the_whole_traces_and_no_step_is_read(
+    monkeypatch, tmp_path
+) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    whole = {}
+    for path in (ASSETS / "runs").glob("*.jsonl"):
+        whole[path.stem] = load_trace(path).rewards
+        text = path.read_text("utf-8").replace('"accepted":', '"rejected":')  # no step is whole
+        (folder / path.name).write_text(text, "utf-8")
+    monkeypatch.setattr("components.lab.base_rewards.ASSETS", tmp_path)
+    with pytest.raises(InvalidTrace):
+        load_trace(folder / "watch.jsonl")
+    known = base_rewards.__wrapped__()
+    recorded = [name for name in known if name in whole]
+    assert len(recorded) > 3
+    for name in recorded:
+        assert known[name].rewards == whole[name]
 
 
 @pytest.mark.parametrize(
