@@ -72,7 +72,7 @@ def hear(page: Any, errors: list[str]) -> None:
     """Collect in `page.errors` what the page's scripts throw, and the errors on its console."""
     page.errors = errors
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
 
 
 @contextmanager

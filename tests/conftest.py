@@ -162,12 +162,12 @@ async def visiting(visitors: Any) -> AsyncIterator[Visit]:
         return page
 
     yield open_page
-    found = list(errors)  # closing a page breaks its requests off
+    seen = list(errors)  # closing a page breaks its requests off
     # those too that the test opened beside it: each holds two of the six connections that all pages
     # of one browser may have to the app
     for page in set(visitors.pages) - before:
         await page.close()
-    assert found == []
+    assert seen == []
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -47,7 +47,7 @@ class FakeServer:
     def __init__(self, root: Path, *, text_only: bool = False, key: str = "") -> None:
         self.root, self.text_only, self.key = root, text_only, key
         self.faults: deque[str] = deque()
-        self.lasting, self.tells = "", "as sampled"
+        self.lasting, self.log_probs_kind = "", "as sampled"
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.open = self.most = self.sent = 0
@@ -64,7 +64,7 @@ class FakeServer:
             return {"tokens": tokenizer()(body["prompt"])["input_ids"]}
         if path == "/classify":
             return scored(body)
-        return as_text(body) if self.text_only else completed(body, self.tells)
+        return as_text(body) if self.text_only else completed(body, self.log_probs_kind)
 
     def worded(self, answer: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
         """An answer in the words of the kind of server."""
@@ -147,10 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
                 fake.open -= 1
 
     def _let_in(self) -> bool:
-        given = self.headers.get("Authorization")
-        self.fake.keys.append(given)
-        if self.fake.key and given != f"Bearer {self.fake.key}":
-            self._answer({"error": f"{given} is not the key"}, 401)
+        authorization = self.headers.get("Authorization")
+        self.fake.keys.append(authorization)
+        if self.fake.key and authorization != f"Bearer {self.fake.key}":
+            self._answer({"error": f"{authorization} is not the key"}, 401)
             return False
         return True
 
@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = half
 
 
-def completed(body: dict[str, Any], tells: str = "") -> dict[str, Any]:
+def completed(body: dict[str, Any], log_probs_kind: str = "") -> dict[str, Any]:
     """Ids of seeded random numbers, as /v1/completions returns them; made-up log-probabilities."""
     sent = body["prompt"]
     rng = random.Random(f"{body['seed']} {sent[-4:]}")
@@ -237,12 +237,12 @@ def completed(body: dict[str, Any], tells: str = "") -> dict[str, Any]:
         "prompt_token_ids": sent,
         "token_ids": new,
     }
-    if "logprobs" in body and tells:
-        sure = tells == "as sampled" and body["top_k"] == 1
+    if "logprobs" in body and log_probs_kind:
+        sure = log_probs_kind == "as sampled" and body["top_k"] == 1
         choice["logprobs"] = {"token_logprobs": [0.0 if sure else -1 - id / 100 for id in new]}
-    if "prompt_logprobs" in body and tells:
-        told = [{str(id): {"logprob": -1 - id / 100, "rank": 1}} for id in sent]
-        choice["prompt_logprobs"] = [None, *told[1:]]
+    if "prompt_logprobs" in body and log_probs_kind:
+        extra = [{str(id): {"logprob": -1 - id / 100, "rank": 1}} for id in sent]
+        choice["prompt_logprobs"] = [None, *extra[1:]]
     usage = {"prompt_tokens": len(sent), "completion_tokens": len(new)}
     return {"choices": [choice], "usage": usage}
 
@@ -289,13 +289,13 @@ class FakeLlamaCpp(FakeServer):
         if path != "/completion":
             return {}
         most = {"max_tokens": body["n_predict"], "stop_token_ids": self.ends}
-        told = {"logprobs": 0} if body.get("n_probs") else {}
-        return completed({**body, **most, **told}, self.tells)
+        extra = {"logprobs": 0} if body.get("n_probs") else {}
+        return completed({**body, **most, **extra}, self.log_probs_kind)
 
     def worded(self, answer: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
         (choice,), usage = answer["choices"], answer["usage"]
         stops = {"stop": "eos", "length": "limit"}
-        said: dict[str, Any] = {
+        reply: dict[str, Any] = {
             "tokens": choice["token_ids"],
             "tokens_predicted": usage["completion_tokens"],
             "tokens_evaluated": len(choice["prompt_token_ids"]),
@@ -316,7 +316,7 @@ class FakeLlamaCpp(FakeServer):
                 **self.fixed,
             },
         }
-        return {name: said[name] for name in body["response_fields"]}
+        return {name: reply[name] for name in body["response_fields"]}
 
 
 class Proxy(FakeServer):

@@ -28,13 +28,13 @@ async def main(folder: str) -> dict[str, object]:
     runs = Runs(Limits(), offer=Offer(names=("tiny",)))
     tiny = Run(prompt="Hi", lm="tiny", steps=4, max_new_tokens=8)
     forked = getattr(spaces, "calls", [])
-    said: dict[str, object] = {}
+    reply: dict[str, object] = {}
 
     async def run(name: str, settings: Run) -> None:
         before = len(forked)
         async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, settings)):
             last = now
-        said[name] = {
+        reply[name] = {
             "text": last.text,
             "status": asdict(last.status),
             "forked": len(forked) - before,
@@ -49,7 +49,7 @@ async def main(folder: str) -> dict[str, object]:
         work = runs.stream("visitor", lambda feed: draw_run(selection.follow(feed), runs, planned))
         async for _ in work:
             pass
-        said["compared"] = [len(selection.comparison.trace.steps), len(selection.comparison.pool)]
+        reply["compared"] = [len(selection.comparison.trace.steps), len(selection.comparison.pool)]
         registry.load_language_model("tiny")  # here too, with an engine of this process
         await run("again", tiny)
         await run("too long", Run(prompt="Hi " * 100, lm="tiny", steps=2))
@@ -60,9 +60,9 @@ async def main(folder: str) -> dict[str, object]:
         while (await anext(stream)).status.state != "sampling":
             pass
         await runs.stop("visitor")
-        said["over"] = await asyncio.to_thread(forked[-1].wait, 60)
-    said["decorated"] = gpu._draw_on_gpu is not gpu.draw
-    return said
+        reply["over"] = await asyncio.to_thread(forked[-1].wait, 60)
+    reply["decorated"] = gpu._draw_on_gpu is not gpu.draw
+    return reply
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Phrases and names that are hard to read: `python tests/prose.py` prints each with its line.
 
 It reads documents, gallery, glossary, docstrings and the texts of pages, commands and errors,
-without headings, code, links' addresses and quotations. In code outside the tests it also reads the
+without headings, code, links' addresses and quotations. In code, tests included, it also reads the
 names of functions, classes, arguments and variables.
 """
 
@@ -50,8 +50,8 @@ def prose(path: Path) -> Iterator[tuple[str, str]]:
     if path.suffix == ".js":
         code = re.sub(r"^\s*(/?\*|//).*|\s//\s.*", "", text, flags=re.MULTILINE)
         joined = re.sub(r"[\"`]\s*\+\s*[\"`]", "", code)
-        for said in re.findall(r"\"([^\"\n]+)\"|`([^`]+)`", joined):
-            yield "".join(said)[:40], "".join(said)
+        for string in re.findall(r"\"([^\"\n]+)\"|`([^`]+)`", joined):
+            yield "".join(string)[:40], "".join(string)
         return
     if path.suffix == ".toml":
         yield from _strings(tomllib.loads(text), "")
@@ -69,13 +69,13 @@ def _of_python(text: str) -> Iterator[tuple[str, str]]:
     silent = {id(node.value) for node in tree if isinstance(node, ast.Expr | ast.FormattedValue)}
     for node in tree:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            for said in re.split(PARAGRAPH, str(node.value.value)):
-                yield f"line {node.lineno}", " ".join(said.split())
+            for values in re.split(PARAGRAPH, str(node.value.value)):
+                yield f"line {node.lineno}", " ".join(values.split())
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         silent |= {id(part) for part in parts if part is not node}
         if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in silent:
-            said = [part.value if isinstance(part, ast.Constant) else "…" for part in parts]
-            yield f"line {node.lineno}", " ".join("".join(map(str, said)).split())
+            values = [part.value if isinstance(part, ast.Constant) else "…" for part in parts]
+            yield f"line {node.lineno}", " ".join("".join(map(str, values)).split())
 
 
 def _strings(value: object, place: str) -> Iterator[tuple[str, str]]:
@@ -86,7 +86,7 @@ def _strings(value: object, place: str) -> Iterator[tuple[str, str]]:
             yield from _strings(each, f"{place}.{key}".strip("."))
 
 
-def found(text: str) -> Iterator[tuple[str, str]]:
+def find_phrases(text: str) -> Iterator[tuple[str, str]]:
     """Each phrase of a text that is better written otherwise, and how."""
     text = QUOTED.sub("…", text)
     for sentence in re.split(r"(?<=[.!?])\s+", text):
@@ -121,6 +121,7 @@ CODE = (
     "app.py",
     *(f"{folder}/**/*.py" for folder in ("qalign_core", "qalign_study", "components")),
     *("tools/**/*.py", "benchmarks/**/*.py", "assets/web/**/*.js"),
+    *("tests/**/*.py", "tests/js/*.js"),
 )
 _SCRIPT_NAME = re.compile(r"^\s*(?:export )?(?:async )?(?:const|let|function\*?|class) (\w+)", re.M)
 
@@ -160,7 +161,7 @@ def main() -> int:
         f"{path.relative_to(ROOT)}: {place}: “{phrase[:60]}” ({instead})"
         for path in pages()
         for place, text in prose(path)
-        for phrase, instead in found(text)
+        for phrase, instead in find_phrases(text)
     ]
     hits += [hit for each in CODE for path in sorted(ROOT.glob(each)) for hit in vague_names(path)]
     print("\n".join(hits) or "prose: nothing found")

@@ -67,12 +67,12 @@ def check_same_run(
         for name in header:
             if name != "created" and not (part and name in ("steps", "pool")):
                 assert head[name] == header[name], f"header: {name}"
-        given, kept = kept, {}
+        redrawn, kept = kept, {}
         for stream, lines in new.items():
             for k, (a, b) in enumerate(zip(old[stream], lines, strict=False)):
                 kept[stream] = k + 1
                 if difference := _difference(a, b, header["beta"]):
-                    assert k >= given.get(stream, 0), f"{difference} of a recorded line changed"
+                    assert k >= redrawn.get(stream, 0), f"{difference} of a recorded line changed"
                     _excuse(a, b, difference, recorded)
                     at_border = True
                     break
@@ -83,7 +83,7 @@ def check_same_run(
     assert any(new.values())
 
 
-def check_same_draws(shipped: Record, drawn: Record, trace: Trace) -> None:
+def check_same_draws(shipped: Record, redrawn: Record, trace: Trace) -> None:
     """Fail unless packed results begin with the draws of the same problem, drawn again.
 
     Packed results hold no tokens: behind a draw at its border there is no state to go on from.
@@ -93,16 +93,19 @@ def check_same_draws(shipped: Record, drawn: Record, trace: Trace) -> None:
         drawn: the first of them, drawn again.
         trace: the texts of those that were drawn again.
     """
-    assert (drawn.id, drawn.n_chains, drawn.prompt) == (shipped.id, 1, shipped.prompt)
+    assert (redrawn.id, redrawn.n_chains, redrawn.prompt) == (shipped.id, 1, shipped.prompt)
     for of, draws in (("pool", trace.pool), ("chain", trace.steps)):
         assert 0 < len(draws) <= len(getattr(shipped, f"{of}_reward"))
         for k, each in enumerate(draws):
-            if found := _packed_differences(shipped, drawn, of, k):
-                told = ", ".join(
-                    f"{name} was {was}, is {now}" for name, (was, now) in found.items()
+            if differences := _packed_differences(shipped, redrawn, of, k):
+                sentence = ", ".join(
+                    f"{name} was {was}, is {now}" for name, (was, now) in differences.items()
                 )
                 left = f"{len(draws) - k - 1} later draws are not compared"
-                _warn(f"{drawn.id}: {of} {k}: {told}; {left}", _nearest(trace, each, k, set(found)))
+                _warn(
+                    f"{redrawn.id}: {of} {k}: {sentence}; {left}",
+                    _nearest(trace, each, k, set(differences)),
+                )
                 break
 
 
@@ -127,13 +130,13 @@ def _stream(line: Line) -> Stream:
 
 def _first(text: str, kept: dict[Stream, int]) -> str:
     """So many of the first lines of each stream of a trace, without its header and its end."""
-    left, found = {**kept, ("end", 0): 0}, ""
+    left, raw_text = {**kept, ("end", 0): 0}, ""
     for raw in text.splitlines(keepends=True)[1:]:
         stream = _stream(json.loads(raw))
         if left.get(stream, 0) > 0:
             left[stream] -= 1
-            found += raw
-    return found
+            raw_text += raw
+    return raw_text
 
 
 def _difference(old: Line, new: Line, beta: float) -> str:
@@ -156,24 +159,24 @@ def _close(a: Any, b: Any, within: float) -> bool:
 
 
 def _packed_differences(
-    shipped: Record, drawn: Record, of: str, k: int
+    shipped: Record, redrawn: Record, of: str, k: int
 ) -> dict[str, tuple[Any, Any]]:
     """Each column in which draw `k` breaks the promise: what it was, and what it is."""
     within = {"reward": REWARD, "log_prob": REWARD}
     if of == "chain":
-        within["correction"] = LOG_PROB * max(1, drawn.chain_length[k])
-    found = {}
+        within["correction"] = LOG_PROB * max(1, redrawn.chain_length[k])
+    differences = {}
     for name in (*TELLING, "reward", "log_prob", "correction"):
-        a, b = (getattr(record, f"{of}_{name}", ()) for record in (shipped, drawn))
+        a, b = (getattr(record, f"{of}_{name}", ()) for record in (shipped, redrawn))
         if not len(a) and not len(b):
             continue
         x, y = a[k], b[k]
         if name == "answer":
-            x, y = (r.answers[i] if i >= 0 else None for r, i in ((shipped, x), (drawn, y)))
+            x, y = (r.answers[i] if i >= 0 else None for r, i in ((shipped, x), (redrawn, y)))
         same = np.allclose(x, y, rtol=0, atol=within[name]) if name in within else np.all(x == y)
         if not same:
-            found[name] = x, y
-    return found
+            differences[name] = x, y
+    return differences
 
 
 def _excuse(old: Line, new: Line, difference: str, recorded: str) -> None:
@@ -189,10 +192,10 @@ def _excuse(old: Line, new: Line, difference: str, recorded: str) -> None:
     _warn(f"{where}: {difference} was {was}, is {now}", away)
 
 
-def _warn(told: str, away: float) -> None:
+def _warn(sentence: str, away: float) -> None:
     where = "no border near" if away == math.inf else f"{away:.2g} from its border"
-    assert away <= BORDER, f"{told}; {where}, at most {BORDER:g} was expected"
-    warnings.warn(AtBorder(f"{told}; {where}"), stacklevel=4)
+    assert away <= BORDER, f"{sentence}; {where}, at most {BORDER:g} was expected"
+    warnings.warn(AtBorder(f"{sentence}; {where}"), stacklevel=4)
 
 
 def _away(trace: Trace, old: Line, tokens: Sequence[int]) -> float:
@@ -208,30 +211,30 @@ def _away(trace: Trace, old: Line, tokens: Sequence[int]) -> float:
     return max(distance(p, u, token), distance(p, u, tokens[same]))
 
 
-def _nearest(trace: Trace, drawn: Step | ScoredResponse, k: int, differ: Collection[str]) -> float:
+def _nearest(trace: Trace, draw: Step | ScoredResponse, k: int, differ: Collection[str]) -> float:
     """How near a draw came to the borders that can explain in which columns it differs."""
     if not TELLING & differ:
         return math.inf  # of the same text as far as one can tell
-    ids, at, first = drawn_of(drawn, k)
-    if isinstance(drawn, Step) and differ == {"accepted"}:
-        return abs(math.exp(drawn.log_u) - math.exp(drawn.log_alpha))
+    ids, at, first = draw_fields(draw, k)
+    if isinstance(draw, Step) and differ == {"accepted"}:
+        return abs(math.exp(draw.log_u) - math.exp(draw.log_alpha))
     away = math.inf
     for p, u, token in _draws(trace, ids, at, first):
         away = min(away, *(distance(p, u, t) for t in range(len(p)) if t != token and p[t]))
     return away
 
 
-def drawn_of(
-    drawn: Step | ScoredResponse, k: int
+def draw_fields(
+    draw: Step | ScoredResponse, k: int
 ) -> tuple[Sequence[int], tuple[int, int, str], int]:
     """A text up to the last id that was drawn, its address, and the place of the first one."""
-    if not isinstance(drawn, Step):
-        return drawn.response.tokens, (k, 0, "sample"), 0
-    at = (drawn.chain, drawn.t, "suffix")
-    if refused := drawn.refused:
-        return (*drawn.current.response.tokens[: refused.kept], *refused.tokens), at, refused.kept
-    ids = drawn.proposal.response.tokens
-    return ids[: len(ids) - drawn.kept_again], at, drawn.index
+    if not isinstance(draw, Step):
+        return draw.response.tokens, (k, 0, "sample"), 0
+    at = (draw.chain, draw.t, "suffix")
+    if refused := draw.refused:
+        return (*draw.current.response.tokens[: refused.kept], *refused.tokens), at, refused.kept
+    ids = draw.proposal.response.tokens
+    return ids[: len(ids) - draw.kept_again], at, draw.index
 
 
 def _draws(
@@ -243,8 +246,8 @@ def _draws(
     scores = lm.engine.score_tokens(lm.encode(run.prompt), ids, sampling=lm.sampling, top=10**6)
     laws = [dict(score[1]) for score in asyncio.run(scores)][first:]
     u = uniforms(derive_seed(run.seed, *at), first, len(ids))
-    found = []
+    draws = []
     for law, each, token in zip(laws, u.tolist(), ids[first:], strict=True):
         size = max(*law, token) + 1
-        found.append(([math.exp(law.get(t, -math.inf)) for t in range(size)], each, token))
-    return found
+        draws.append(([math.exp(law.get(t, -math.inf)) for t in range(size)], each, token))
+    return draws

@@ -44,10 +44,10 @@ def test_a_lesson_is_a_file_and_a_new_fact_a_method(
     with pytest.raises(InvalidLesson, match="'warmth' is not a fact of watch"):
         load_lessons(folder)  # the control: the fact is new
     monkeypatch.setattr(FACTS["watch"], "warmth", lambda self: 21, raising=False)
-    *_, last = found = load_lessons(folder)
+    *_, last = lessons = load_lessons(folder)
     assert last == "warm"
-    assert len(found) == len(load_lessons(FOLDER)) + 1
-    assert value_of("warmth", found["warm"].stops[0].at) == 21
+    assert len(lessons) == len(load_lessons(FOLDER)) + 1
+    assert value_of("warmth", lessons["warm"].stops[0].at) == 21
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def test_a_setting_is_a_field_of_run_and_is_found_in_options_links_and_forms(
     monkeypatch.setattr(form, "Run", Warmer)
     with pytest.raises(SystemExit, match="0"):
         read(["run", "--help"])
-    told = capsys.readouterr().out
-    assert "--warmth" in told
-    assert "how warm it is (default: 0.5)" in told
+    output = capsys.readouterr().out
+    assert "--warmth" in output
+    assert "how warm it is (default: 0.5)" in output
     run = shared.settings_of(read(["run", "--warmth", "0.75"]))
     assert isinstance(run, Warmer)
     assert run.warmth == 0.75

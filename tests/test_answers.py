@@ -67,18 +67,18 @@ def test_at_least_150_different_responses_have_labels_and_a_third_of_them_state_
 @pytest.mark.parametrize("name", EXTRACTORS)
 def test_no_extractor_reads_a_thought(name):
     texts = {"amounts": ("Eggs: 3", "Nuts: 4"), "choice": ("B", "C"), "option": ("B", "C")}
-    thought, said = texts.get(name, ("\\boxed{3}", "\\boxed{4}"))
+    thought, spoken = texts.get(name, ("\\boxed{3}", "\\boxed{4}"))
     read = get_extractor(name)
-    assert read(said) not in (None, read(thought))
+    assert read(spoken) not in (None, read(thought))
     for before in (
         f"<think>{thought}</think>",
         f"{thought}</think>",
         f"<thinking>{thought}</thinking>",
     ):
-        assert read(before + said) == read(said)
-    assert read(f"{said}<think>{thought}</think>") == read(said)
-    assert read(f"<think>{thought}") is read(f"{said}<think>{thought}") is None
-    assert read(f"<think>a</think>{said}<think>{thought}") is None
+        assert read(before + spoken) == read(spoken)
+    assert read(f"{spoken}<think>{thought}</think>") == read(spoken)
+    assert read(f"<think>{thought}") is read(f"{spoken}<think>{thought}") is None
+    assert read(f"<think>a</think>{spoken}<think>{thought}") is None
 
 
 BOXES = [
@@ -297,11 +297,11 @@ def test_reading_any_text_ends(text):
 
 def test_formulas_are_read_in_threads_too():
     # No time limit by signals may be needed: only the main thread could use it.
-    found = []
-    thread = threading.Thread(target=lambda: found.append(extract_boxed("\\boxed{\\sqrt{18}}")))
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(extract_boxed("\\boxed{\\sqrt{18}}")))
     thread.start()
     thread.join()
-    assert found == ["3 \\sqrt{2}"]
+    assert answers == ["3 \\sqrt{2}"]
 
 
 def test_whole_numbers_are_compared_without_loading_a_computer_algebra_system():

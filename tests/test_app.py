@@ -109,9 +109,9 @@ BAD_CALLS = [
 
 
 @pytest.mark.parametrize("endpoint", ["/run_chain", "/compare"])
-@pytest.mark.parametrize(("changes", "said"), BAD_CALLS)
-def test_a_bad_call_gets_one_sentence(client, endpoint, changes, said):
-    with pytest.raises(AppError, match=re.escape(said)) as raised:
+@pytest.mark.parametrize(("changes", "sentence"), BAD_CALLS)
+def test_a_bad_call_gets_one_sentence(client, endpoint, changes, sentence):
+    with pytest.raises(AppError, match=re.escape(sentence)) as raised:
         client.predict(**{"prompt": PROMPT, "steps": 4, **changes}, api_name=endpoint)
     assert "Traceback" not in str(raised.value)
 
@@ -136,8 +136,8 @@ def post(address, path, body):
     event = joined.json()["event_id"]
     text = httpx.get(f"{call}{path.removeprefix('v2/')}/{event}", timeout=60).text
     kind, data = text.strip().split("\n")[-2:]
-    said = json.loads(data.removeprefix("data: "))
-    return kind.removeprefix("event: "), said["error"] if "error" in kind else said[0]
+    payload = json.loads(data.removeprefix("data: "))
+    return kind.removeprefix("event: "), payload["error"] if "error" in kind else payload[0]
 
 
 HALF = "\ud800 half a character"
@@ -164,19 +164,19 @@ WRONG_CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "body", "status", "said"), WRONG_CALLS)
-def test_what_no_call_can_be_gets_one_sentence_in_place_of_null(toy_app, path, body, status, said):
-    found, text = post(toy_app, path, body)
-    assert found == status
+@pytest.mark.parametrize(("path", "body", "status", "words"), WRONG_CALLS)
+def test_what_no_call_can_be_gets_one_sentence_in_place_of_null(toy_app, path, body, status, words):
+    code, text = post(toy_app, path, body)
+    assert code == status
     assert text is not None
-    assert said in text
+    assert words in text
     assert "\n" not in text
     assert len(text) < 300
 
 
 def test_a_short_list_of_settings_has_the_defaults_of_the_rest(toy_app):
-    found, text = post(toy_app, "run_chain", {"data": [PROMPT, "18"]})
-    assert found == "complete"
+    code, text = post(toy_app, "run_chain", {"data": [PROMPT, "18"]})
+    assert code == "complete"
     header = parse_trace(text).header
     assert (header.reference, header.steps, header.seed) == ("18", Run().steps, Run().seed)
 
@@ -311,13 +311,13 @@ WRONG_EVENTS = [
 
 
 @pytest.mark.parametrize("path", ["queue/join", "run/predict", "api/run_chain/"])
-@pytest.mark.parametrize(("body", "said"), WRONG_EVENTS)
-def test_what_is_no_event_gets_one_sentence(toy_app, path, body, said):
+@pytest.mark.parametrize(("body", "words"), WRONG_EVENTS)
+def test_what_is_no_event_gets_one_sentence(toy_app, path, body, words):
     answer = httpx.post(f"{toy_app}gradio_api/{path}", json=body)
     assert answer.status_code == 422
     detail = answer.json()["detail"]
     sentence = detail[0]["message"] if path == "queue/join" else detail
-    assert said in sentence
+    assert words in sentence
     assert "\n" not in sentence
 
 
@@ -361,9 +361,9 @@ def test_no_file_is_taken_or_given(toy_app, path):
 
 
 def test_both_pages_with_costs_say_what_is_counted():
-    shown = [str(c["props"].get("value")) for c in app.build_app().config["components"]]
+    texts = [str(c["props"].get("value")) for c in app.build_app().config["components"]]
     assert (
-        sum(COMPUTE_NOTE in text for text in shown) == 1
+        sum(COMPUTE_NOTE in text for text in texts) == 1
     )  # Compare's, which is there from the start
     assert COMPUTE_NOTE in "".join(show(ASSETS / "results" / "writing.zip"))  # Results'
 
@@ -419,7 +419,7 @@ def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("environment", "arguments", "said"),
+    ("environment", "arguments", "sentence"),
     [
         ({"QALIGN_MAX_RUNS": "0"}, [], "QALIGN_MAX_RUNS must be a whole number above 0, got '0'"),
         ({}, ["no-such-trace.jsonl"], "no-such-trace.jsonl cannot be read (No such file"),
@@ -430,7 +430,7 @@ def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path
         ({"QALIGN_PATCHES": "off"}, [], "QALIGN_PATCHES must be 1 or 0, got 'off'"),
     ],
 )
-def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, said):
+def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, sentence):
     ended = subprocess.run(
         [sys.executable, "app.py", *arguments],
         cwd=ASSETS.parent,
@@ -440,16 +440,16 @@ def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, sa
         timeout=120,
     )
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"app.py: {said}")
+    assert ended.stderr.startswith(f"app.py: {sentence}")
     assert ended.stderr.count("\n") == 1
 
 
 def test_a_new_problem_leaves_the_status_of_a_run_that_goes_on():
     for state in ("loading", "queued", "sampling"):
-        *_, said = next_problem("long", status_value(Status(state, "It goes on.")))
-        assert said == gr.skip()
-    prompt, *_, said = next_problem("long", status_value(IDLE))
-    assert json.loads(said) == {"state": "idle", "text": f"Next run: {prompt}"}
+        *_, status = next_problem("long", status_value(Status(state, "It goes on.")))
+        assert status == gr.skip()
+    prompt, *_, status = next_problem("long", status_value(IDLE))
+    assert json.loads(status) == {"state": "idle", "text": f"Next run: {prompt}"}
 
 
 def test_new_problems_come_with_a_known_answer_where_there_is_one():
@@ -470,14 +470,14 @@ def test_weights_are_compressed_once_and_kept_by_browsers(monkeypatch):
     monkeypatch.setattr(static_routes, "gzip", SimpleNamespace(compress=compress))
     static_routes._compress.cache_clear()
     weights = (ASSETS / "models/lm/model.safetensors").read_bytes()
-    with TestClient(Starlette(routes=static_routes.routes(), middleware=app.MIDDLEWARE)) as asked:
-        first, again = (asked.get("/models/lm/model.safetensors") for _ in range(2))
+    with TestClient(Starlette(routes=static_routes.routes(), middleware=app.MIDDLEWARE)) as browser:
+        first, again = (browser.get("/models/lm/model.safetensors") for _ in range(2))
         assert first.content == again.content == weights
         assert first.headers["content-encoding"] == "gzip"
         assert compressed == [len(weights)]
         kept = {"If-None-Match": first.headers["etag"]}
-        assert asked.get("/models/lm/model.safetensors", headers=kept).status_code == 304
-        plain = asked.get("/models/lm/model.safetensors", headers={"Accept-Encoding": "identity"})
+        assert browser.get("/models/lm/model.safetensors", headers=kept).status_code == 304
+        plain = browser.get("/models/lm/model.safetensors", headers={"Accept-Encoding": "identity"})
         assert plain.content == weights
         assert "content-encoding" not in plain.headers
-        assert asked.get("/models/../registry.toml").status_code == 404
+        assert browser.get("/models/../registry.toml").status_code == 404

@@ -100,9 +100,9 @@ def test_the_import_tests_see_a_circle_within_a_room(tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     for name, other in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
         (tmp_path / "house" / f"{name}.py").write_text(f"from house import {other}\n")
-    found = cycle_in(graph("house", tmp_path))
-    assert found[0] == found[-1]
-    assert set(found) == {"house.a", "house.b", "house.c"}
+    cycle = cycle_in(graph("house", tmp_path))
+    assert cycle[0] == cycle[-1]
+    assert set(cycle) == {"house.a", "house.b", "house.c"}
 
 
 @pytest.mark.parametrize("path", modules("components"), ids=name_of)
@@ -201,7 +201,7 @@ def shapes_of(text: str) -> list[str]:
 def shared(texts: dict[str, str]) -> list[str]:
     """The places that begin more lines in a row than two places may share; tables do not count."""
     seen: dict[tuple[str, ...], tuple[str, int]] = {}
-    found, n = [], MOST_SHARED + 1
+    runs, n = [], MOST_SHARED + 1
     for name, text in texts.items():
         lines = shapes_of(text)
         for k in range(len(lines) - n + 1):
@@ -210,8 +210,8 @@ def shared(texts: dict[str, str]) -> list[str]:
                 continue
             other, at = seen.setdefault(window, (name, k))
             if other != name or k - at >= n:
-                found.append(f"{other} and {name}: {window[0]}")
-    return found
+                runs.append(f"{other} and {name}: {window[0]}")
+    return runs
 
 
 def test_no_two_places_share_more_than_twelve_lines() -> None:

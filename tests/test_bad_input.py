@@ -30,7 +30,7 @@ from qalign_study.train import reward_training
 pytestmark = pytest.mark.slow
 
 PROMPT = "Tom has 5 eggs. How many?"
-SAID = {
+SENTENCES = {
     "unknown id": ("lm", ("there is no model called", "does not offer")),
     "no causal LM": ("lm", "is a LlamaForSequenceClassification, not a causal language model"),
     "no RM": ("rm", "is a LlamaForCausalLM, not a reward model"),
@@ -95,28 +95,28 @@ def sources(tmp_path_factory):
     with_key.stop()
 
 
-@pytest.fixture(params=SAID)
+@pytest.fixture(params=SENTENCES)
 def case(request, sources, monkeypatch):
     """What is asked for, and what is to be said of it."""
-    kind, said = SAID[request.param]
+    kind, sentences = SENTENCES[request.param]
     source = sources[request.param]
     prompt = PROMPT * 8 if request.param == "too long a prompt" else PROMPT
     if request.param == "too big":
         monkeypatch.setattr(loading, "available_memory", lambda device: 1000)
     before = registry.loaded()
-    yield kind, source, prompt, (said, said) if isinstance(said, str) else said
+    yield kind, source, prompt, (sentences, sentences) if isinstance(sentences, str) else sentences
     registry.unload(source)
     registry.unload("bad")
     assert set(registry.loaded()) - {"embedded"} == set(before) - {"embedded"}
 
 
 def test_the_command_line_says_it_in_one_sentence(case, capsys):
-    kind, source, prompt, (said, _) = case
+    kind, source, prompt, (sentence, _) = case
     assert main(["run", f"--{kind}", source, "--prompt", prompt, "--steps", "2"]) == 2
-    shown = capsys.readouterr().err
-    assert said in shown
-    assert shown.startswith("qalign: ")
-    assert shown.count("\n") == 1
+    output = capsys.readouterr().err
+    assert sentence in output
+    assert output.startswith("qalign: ")
+    assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -131,24 +131,24 @@ def test_a_chat_template_that_raises_anything_is_refused_in_one_sentence(
     folder = save(tmp_path / "model", "llama")
     (folder / "chat_template.jinja").write_text(template)
     assert main(["run", "--lm", str(folder), "--rm", "length:9", "--prompt", PROMPT]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].startswith("qalign: the model's chat template refuses these messages (")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("qalign: the model's chat template refuses these messages (")
     registry.unload(str(folder))
 
 
 async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
-    kind, source, prompt, (_, said) = case
+    kind, source, prompt, (_, sentence) = case
     known = registry.entries()
     if source != "no-such-model":  # as an operator's registry would have it
         bad = Entry("bad", kind, source, "Bad", 0.1, "none", options={})
         monkeypatch.setattr(registry, "entries", lambda: {**known, (kind, "bad"): bad})
     runs = Runs(Limits(), offer=Offer(names=("bad",)))
-    asked = {kind: "bad" if source != "no-such-model" else source}
-    wanted = Run(prompt=prompt, steps=2, **asked)
+    chosen = {kind: "bad" if source != "no-such-model" else source}
+    wanted = Run(prompt=prompt, steps=2, **chosen)
     async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
         status = now.status
     assert status.state == "failed"
-    assert said in status.text
+    assert sentence in status.text
     assert "\n" not in status.text
     assert not runs._running
     good = Run(prompt=PROMPT, steps=2)
@@ -176,13 +176,13 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("given", OPTIONS)
-def test_an_option_that_cannot_be_met_is_named_in_one_sentence(given, capsys):
-    assert main(["run", "--steps", "1", *given.split()]) == 2
-    shown = capsys.readouterr().err
-    assert OPTIONS[given] in shown
-    assert shown.splitlines()[-1].startswith("qalign: ")
-    assert "Traceback" not in shown
+@pytest.mark.parametrize("arguments", OPTIONS)
+def test_an_option_that_cannot_be_met_is_named_in_one_sentence(arguments, capsys):
+    assert main(["run", "--steps", "1", *arguments.split()]) == 2
+    output = capsys.readouterr().err
+    assert OPTIONS[arguments] in output
+    assert output.splitlines()[-1].startswith("qalign: ")
+    assert "Traceback" not in output
 
 
 HUGE = "1" + 38 * "0"
@@ -227,8 +227,8 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("given", NONSENSE)
-def test_nonsense_is_refused_before_a_model_is_loaded(given, capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("arguments", NONSENSE)
+def test_nonsense_is_refused_before_a_model_is_loaded(arguments, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def load(*_, **__):
@@ -236,10 +236,10 @@ def test_nonsense_is_refused_before_a_model_is_loaded(given, capsys, monkeypatch
 
     monkeypatch.setattr(shared, "load_language_model", load)
     monkeypatch.setattr(shared, "load_reward_model", load)
-    assert main(given.split()) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("qalign: ")
-    assert NONSENSE[given] in said
+    assert main(arguments.split()) == 2
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert sentence.startswith("qalign: ")
+    assert NONSENSE[arguments] in sentence
     assert not list(tmp_path.iterdir())
 
 
@@ -257,11 +257,11 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("given", PATHS, ids=lambda given: given[0])
-def test_a_path_that_no_file_system_takes_is_one_sentence(given, capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("arguments", PATHS, ids=lambda arguments: arguments[0])
+def test_a_path_that_no_file_system_takes_is_one_sentence(arguments, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / LOOP).symlink_to(LOOP)
-    assert main(given) == 2
+    assert main(arguments) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("qalign: ")
     assert (tmp_path / LOOP).is_symlink()
 

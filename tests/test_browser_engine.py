@@ -46,10 +46,10 @@ def recorded() -> list[dict[str, Any]]:
 
 def begun(**changes: Any) -> dict[str, Any]:
     """The header of the recorded run, as a page gives it to the engine."""
-    given = recorded()[0]
+    run = recorded()[0]
     for name in ("type", "version", "created", "notes", "prompt_tokens", "prompt_scored"):
-        del given[name]
-    return {**given, "steps": 8, "pool": 3, **changes}
+        del run[name]
+    return {**run, "steps": 8, "pool": 3, **changes}
 
 
 async def draw(page: Any, run: dict[str, Any], *, file: str = "", script: str = "engine.js") -> Any:
@@ -66,10 +66,10 @@ def key(line: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.recorded
 async def test_a_worker_draws_the_recorded_run(blank, missing):
     page = await blank()
-    drawn = await draw(page, begun(), file=missing)
-    page.errors[:] = [said for said in page.errors if "404" not in said]
-    assert drawn["failed"] == ""
-    lines = [json.loads(line) for line in drawn["lines"]]
+    reply = await draw(page, begun(), file=missing)
+    page.errors[:] = [error for error in page.errors if "404" not in error]
+    assert reply["failed"] == ""
+    lines = [json.loads(line) for line in reply["lines"]]
     expected = {key(line): line for line in recorded()}
     compared = [line for line in lines if line["type"] in ("step", "sample")]
     assert len(compared) == 9 + 3
@@ -80,9 +80,9 @@ async def test_a_worker_draws_the_recorded_run(blank, missing):
 
 
 async def test_its_lines_are_a_trace_that_python_reads(blank):
-    drawn = await draw(await blank(), begun(chains=2, steps=2, seed=5))
+    reply = await draw(await blank(), begun(chains=2, steps=2, seed=5))
     reader = TraceReader()
-    for line in drawn["lines"]:
+    for line in reply["lines"]:
         reader.feed(line)
     trace = reader.trace()
     assert trace.end == ("finished", "")
@@ -96,16 +96,16 @@ async def test_its_lines_are_a_trace_that_python_reads(blank):
 async def test_the_log_probability_of_a_proposal_is_pythons(blank):
     """That of the whole text at the run's temperature; the rewritten part alone is noticed."""
     page, run = await blank(), Run.read(recorded()[0]).with_changes(temperature=0.7, steps=8)
-    drawn = await draw(page, begun(temperature=0.7, pool=0, logProb=True))
-    found = [json.loads(line) for line in drawn["lines"]]
-    found = [line for line in found if line["type"] == "step"]
+    reply = await draw(page, begun(temperature=0.7, pool=0, logProb=True))
+    entries = [json.loads(line) for line in reply["lines"]]
+    entries = [line for line in entries if line["type"] == "step"]
     lm, rm = load_language_model("embedded", sampling=run.sampling), load_reward_model("embedded")
     chain = run_chain(lm, rm, run.prompt, target=run.target, move=run.move, steps=run.steps,
                       seed=run.seed, chain=0)  # fmt: skip
     steps = [step async for step in chain]
     written = [(step.index, step.proposal.response) for step in steps]
-    assert [line["tokens"] for line in found] == [list(r.tokens[k:]) for k, r in written]
-    log_probs = [line["log_prob"] for line in found]
+    assert [line["tokens"] for line in entries] == [list(r.tokens[k:]) for k, r in written]
+    log_probs = [line["log_prob"] for line in entries]
     assert log_probs == pytest.approx([r.log_prob for _, r in written], abs=1e-3)
     parts = [math.fsum(r.log_probs[k:]) for k, r in written]
     assert log_probs != pytest.approx(parts, abs=1e-3)
@@ -113,9 +113,9 @@ async def test_the_log_probability_of_a_proposal_is_pythons(blank):
 
 async def test_a_worker_that_does_not_start_is_one_sentence(blank):
     page = await blank()
-    drawn = await draw(page, begun(), script="no-such-script.js")
+    reply = await draw(page, begun(), script="no-such-script.js")
     page.errors.clear()
-    assert (drawn["lines"], drawn["failed"]) == ([], "the worker did not start")
+    assert (reply["lines"], reply["failed"]) == ([], "the worker did not start")
 
 
 ENDS = """() => {
@@ -142,13 +142,13 @@ async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_st
     await page.wait_for_function("window.ended")
     while not drawing.done():  # from now on the page's clock goes faster than ours
         await page.clock.run_for(5000)
-    found = drawing.result()
-    assert found["failed"] == "the worker stopped answering"
-    assert len(found["lines"]) == 3
+    reply = drawing.result()
+    assert reply["failed"] == "the worker stopped answering"
+    assert len(reply["lines"]) == 3
     assert (await draw(await blank(), begun()))["failed"] == ""  # the control
 
 
 async def test_a_prompt_without_room_is_the_sentence_that_the_server_has(blank):
-    drawn = await draw(await blank(), begun(max_new_tokens=500))
+    reply = await draw(await blank(), begun(max_new_tokens=500))
     n = recorded()[0]["prompt_tokens"]
-    assert drawn["failed"].startswith(f"the prompt has {n} tokens and the response may have 500")
+    assert reply["failed"].startswith(f"the prompt has {n} tokens and the response may have 500")

@@ -129,8 +129,8 @@ def test_the_index_stays_below_the_length_and_alpha_below_one() -> None:
     near = {"log_correction": length_ratio(new=3, old=4)}
     better, worse = Scores(1.0), Scores(0.0)
     assert log_acceptance(Target(1.0), new=better, old=worse, **near) == 0.0
-    found = log_acceptance(Target(1.0), new=worse, old=better, **near)
-    assert found == pytest.approx(-1.0 + math.log(4 / 3))
+    log_alpha = log_acceptance(Target(1.0), new=worse, old=better, **near)
+    assert log_alpha == pytest.approx(-1.0 + math.log(4 / 3))
     far = log_acceptance(Target(1e-305), new=Scores(-1e4), old=Scores(1e4), log_correction=())
     assert far == -math.inf
     assert accepts(0.0, math.log(largest))
@@ -142,9 +142,9 @@ def test_the_acceptance_of_many_proposals_is_that_of_each() -> None:
     old, new = rng.normal(size=(2, 300)) * 5
     len_old, len_new = rng.integers(1, 200, size=(2, 300))
     ratio = length_ratio(new=len_new, old=len_old)
-    found = log_acceptance(Target(0.7), new=Scores(new), old=Scores(old), log_correction=ratio)
+    log_alphas = log_acceptance(Target(0.7), new=Scores(new), old=Scores(old), log_correction=ratio)
     pairs = zip(new, old, len_new, len_old, strict=True)
-    assert found.tolist() == [
+    assert log_alphas.tolist() == [
         min(0.0, (r_new - r_old) / 0.7 + math.log(n_old) - math.log(n_new))
         for r_new, r_old, n_new, n_old in pairs
     ]
@@ -194,8 +194,8 @@ class BrokenLM(EnumerableLM):
     async def extend(self, prompt_ids, prefix, *, seed) -> Response:
         right = await super().extend(prompt_ids, prefix, seed=seed)
         if self.fault in ("pieces", "log_probs"):
-            given = getattr(right, self.fault)
-            return replace(right, **{self.fault: given[:-1] or given * 2})
+            values = getattr(right, self.fault)
+            return replace(right, **{self.fault: values[:-1] or values * 2})
         if self.fault == "new alone":  # which is allowed
             return replace(right, log_probs=right.log_probs[len(prefix) :], pieces=())
         wrong = {
@@ -307,13 +307,13 @@ class Counts(Awaited):
     max_new_tokens = "3"
 
 
-class Says(Awaited):
+class Returns(Awaited):
     async def extend(self, prompt_ids, prefix, *, seed):
         return "yes"
 
 
 @pytest.mark.parametrize(
-    ("lm", "rm", "said"),
+    ("lm", "rm", "sentence"),
     [
         (Plain(), RM, "extend of the language model Plain is a plain function, a coroutine was"),
         (LM, Plain(), "score of the reward model Plain is a plain function, a coroutine was"),
@@ -325,17 +325,17 @@ class Says(Awaited):
         (LM, lambda prompt, text: 0.0, "the reward model is a function; wrap it in FunctionReward"),
         (Encodes(), RM, "encode of plain is a coroutine; write `def encode`"),
         (Counts(), RM, "max_new_tokens of plain is '3'; a whole number was expected"),
-        (Says(), RM, "plain returned 'yes' from extend; a Response was expected"),
+        (Returns(), RM, "plain returned 'yes' from extend; a Response was expected"),
     ],
 )
-def test_a_class_that_is_no_model_is_refused_in_one_sentence_before_a_draw(lm, rm, said):
-    for made in (
+def test_a_class_that_is_no_model_is_refused_in_one_sentence_before_a_draw(lm, rm, sentence):
+    for make_draws in (
         run_chain(lm, rm, "x", beta=1.0, steps=1, seed=0),
         run_chains(lm, rm, "x", beta=1.0, steps=1, seed=0, n_chains=2),
         sample_iid(lm, rm, "x", n=1, seed=0),
     ):
-        with pytest.raises(ModelContractError, match=said) as refused:
-            collect(made)
+        with pytest.raises(ModelContractError, match=sentence) as refused:
+            collect(make_draws)
         assert "\n" not in str(refused.value)
 
 

@@ -48,7 +48,7 @@ class CountedLM(ToyLM):
 RUN = Run(PROMPT, reference=ANSWER, pool=4096, matched="pool")
 
 
-def drawn(steps: int = 64, *, lm=None, rm=None, n_lines: int | None = None, **changes):
+def draw_comparison(steps: int = 64, *, lm=None, rm=None, n_lines: int | None = None, **changes):
     """A comparison, or what its first lines make of it."""
     run = RUN.with_changes(steps=steps, **changes)
     lines = [item.line for item in collect(record(lm or CountedLM(), rm or ToyRM(), run))]
@@ -68,33 +68,33 @@ def open_ended(comparison: Comparison) -> Comparison:
 @pytest.mark.parametrize("steps", [5, 64])
 def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(steps, chains) -> None:
     for seed in range(3):
-        comparison = drawn(steps, chains=chains, seed=seed)
+        comparison = draw_comparison(steps, chains=chains, seed=seed)
         cut = full_cut(comparison)
-        found = outcomes(comparison, cut)
+        results = outcomes(comparison, cut)
         # by the counters: summed again from every draw's own cost, and the prompt, read once
         header, meter = comparison.header, comparison.header.meter
         prompt = meter.price(Cost(header.prompt_tokens, header.prompt_scored))
         chain = prompt + sum(meter.price(step.cost) for step in comparison.steps_to(cut.t))
-        pool = prompt + sum(meter.price(s.cost) for s in comparison.pool[: found[1].n])
-        assert [outcome.spent for outcome in found] == [chain, pool, pool, pool]
+        pool = prompt + sum(meter.price(s.cost) for s in comparison.pool[: results[1].n])
+        assert [outcome.spent for outcome in results] == [chain, pool, pool, pool]
         assert abs(chain - pool) <= TOLERANCE * chain
 
 
 def test_equal_samples_means_as_many_samples_as_states() -> None:
-    comparison = drawn(20, chains=2, pool=42, matched="none")
+    comparison = draw_comparison(20, chains=2, pool=42, matched="none")
     assert full_cut(comparison, "samples") == Cut(20, 42)
 
 
 def test_a_comparison_stopped_anywhere_is_level_up_to_there() -> None:
     for n_lines in (3, 10, 31, 62):
-        comparison = drawn(64, n_lines=n_lines)
-        found = outcomes(comparison, full_cut(comparison))
+        comparison = draw_comparison(64, n_lines=n_lines)
+        results = outcomes(comparison, full_cut(comparison))
         largest = max(comparison.header.meter.price(s.cost) for s in comparison.pool)
-        assert abs(found[0].spent - found[1].spent) <= largest
+        assert abs(results[0].spent - results[1].spent) <= largest
 
 
 def test_at_the_cap_on_samples_as_much_of_the_chain_is_looked_at() -> None:
-    comparison = drawn(64, pool=5)
+    comparison = draw_comparison(64, pool=5)
     cut = full_cut(comparison)
     assert cut.n == 5
     assert cut.t < 64
@@ -102,7 +102,7 @@ def test_at_the_cap_on_samples_as_much_of_the_chain_is_looked_at() -> None:
 
 
 def test_every_rung_is_decided_from_its_own_draws_alone() -> None:
-    whole = drawn(64)
+    whole = draw_comparison(64)
     for budget in ("flops", "samples"):
         for cut in ladder(whole, budget):
             steps = whole.trace.steps[: cut.t + 1]
@@ -112,7 +112,7 @@ def test_every_rung_is_decided_from_its_own_draws_alone() -> None:
 
 
 def test_a_ladder_ends_at_the_full_cut_and_never_repeats() -> None:
-    comparison = drawn(64)
+    comparison = draw_comparison(64)
     for budget in ("flops", "samples"):
         cuts = ladder(comparison, budget)
         assert cuts[-1] == full_cut(comparison, budget)
@@ -122,40 +122,40 @@ def test_a_ladder_ends_at_the_full_cut_and_never_repeats() -> None:
 
 
 def test_the_pool_is_shared_and_the_weights_have_the_chains_beta() -> None:
-    comparison = drawn(48)
+    comparison = draw_comparison(48)
     cut = full_cut(comparison)
-    found = {outcome.method: outcome for outcome in outcomes(comparison, cut)}
-    assert list(found) == list(RULES)
+    by_method = {outcome.method: outcome for outcome in outcomes(comparison, cut)}
+    assert list(by_method) == list(RULES)
     extract = comparison.extract
     assert extract is not None
     pool = list(comparison.pool[: cut.n])
-    assert found["mv"].decision == majority_vote(pool, extract)
-    assert found["wmv"].decision == weighted_majority_vote(pool, extract, target=Target(1.0))
-    best = found["bon"].decision.chosen
+    assert by_method["mv"].decision == majority_vote(pool, extract)
+    assert by_method["wmv"].decision == weighted_majority_vote(pool, extract, target=Target(1.0))
+    best = by_method["bon"].decision.chosen
     assert best is not None
     assert best.reward == max(s.reward for s in pool)
     states = [step.state for step in comparison.trace.steps]
-    assert found["qalign"].decision == majority_vote(states, extract)
+    assert by_method["qalign"].decision == majority_vote(states, extract)
 
 
 def test_latency_is_the_chains_new_tokens_and_the_pools_longest_sample() -> None:
-    comparison = drawn(16, chains=2)
+    comparison = draw_comparison(16, chains=2)
     cut = full_cut(comparison)
-    found = outcomes(comparison, cut)
+    results = outcomes(comparison, cut)
     new = [sum(step.cost.generated for step in chain) for chain in comparison.chains]
-    assert found[0].sequential == max(new)
-    assert found[1].sequential == max(len(s.response) for s in comparison.pool[: cut.n])
+    assert results[0].sequential == max(new)
+    assert results[1].sequential == max(len(s.response) for s in comparison.pool[: cut.n])
 
 
 def test_a_constant_reward_is_not_called_too_few_steps() -> None:
     rule = FunctionReward(lambda prompt, text: 0.0)
-    comparison = drawn(48, rm=rule, chains=2)
+    comparison = draw_comparison(48, rm=rule, chains=2)
     (card, *_) = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]["cards"]
     assert ["R-hat", "–", "undefined: the reward never changed"] in card["facts"]
 
 
 def test_recycling_counts_rejected_proposals_with_their_chance() -> None:
-    comparison = drawn(64)
+    comparison = draw_comparison(64)
     decision = recycled(comparison, full_cut(comparison))
     extract = comparison.extract
     assert extract is not None
@@ -170,20 +170,20 @@ def test_recycling_counts_rejected_proposals_with_their_chance() -> None:
 
 
 def test_without_an_extractor_mbr_takes_the_place_of_the_votes() -> None:
-    comparison = open_ended(drawn(32))
-    found = outcomes(comparison, full_cut(comparison))
-    assert [outcome.correct for outcome in found] == [None] * 4
-    assert all(outcome.decision.chosen is not None for outcome in found)
-    assert found[0].decision.shares == ()
+    comparison = open_ended(draw_comparison(32))
+    results = outcomes(comparison, full_cut(comparison))
+    assert [outcome.correct for outcome in results] == [None] * 4
+    assert all(outcome.decision.chosen is not None for outcome in results)
+    assert results[0].decision.shares == ()
 
 
 def test_a_model_of_unknown_size_is_compared_by_generated_tokens() -> None:
     run = {"prompt": "any", "reference": None, "extractor": "text", "seed": 1}
-    comparison = drawn(40, lm=letters(), rm=TableReward(), **run)
+    comparison = draw_comparison(40, lm=letters(), rm=TableReward(), **run)
     assert comparison.header.meter.unit == "tokens processed"
-    found = outcomes(comparison, full_cut(comparison))
-    assert found[0].spent == found[0].cost.generated
-    assert abs(found[0].spent - found[1].spent) <= TOLERANCE * found[0].spent
+    results = outcomes(comparison, full_cut(comparison))
+    assert results[0].spent == results[0].cost.generated
+    assert abs(results[0].spent - results[1].spent) <= TOLERANCE * results[0].spent
 
 
 def test_an_empty_comparison_says_what_it_needs() -> None:
@@ -192,13 +192,13 @@ def test_an_empty_comparison_says_what_it_needs() -> None:
 
 
 def test_a_cut_beyond_what_was_drawn_is_refused() -> None:
-    comparison = drawn(5)
+    comparison = draw_comparison(5)
     with pytest.raises(InvalidSetting, match="request a smaller one"):
         outcomes(comparison, Cut(1000, 1))
 
 
 def test_a_file_gives_the_same_comparison_back() -> None:
-    comparison = drawn(24, chains=2)
+    comparison = draw_comparison(24, chains=2)
     again = Comparison(parse_trace("".join(trace_lines(comparison.trace))))
     cut = full_cut(comparison)
     assert outcomes(again, cut) == outcomes(comparison, cut)
@@ -206,7 +206,7 @@ def test_a_file_gives_the_same_comparison_back() -> None:
 
 
 def test_the_csv_has_a_row_a_draw_and_its_weights_sum_to_one() -> None:
-    comparison = drawn(24)
+    comparison = draw_comparison(24)
     rows = list(csv.DictReader(io.StringIO(draws_csv(comparison))))
     assert len(rows) == len(comparison.trace.steps) + len(comparison.pool)
     assert {*to_frame(comparison.trace), "weight", "answer"} == set(rows[0])
@@ -218,7 +218,7 @@ def test_the_csv_has_a_row_a_draw_and_its_weights_sum_to_one() -> None:
 
 
 def test_hostile_text_is_no_markup_in_a_trace_and_no_formula_in_csv() -> None:
-    comparison = drawn(5)
+    comparison = draw_comparison(5)
     bad = ScoredResponse(Response((1, 0), HOSTILE, True), 0.0, Cost(2, 2))
     comparison = with_trace(comparison, pool=(bad, *comparison.pool))
     written = "".join(trace_lines(comparison.trace))
@@ -229,7 +229,7 @@ def test_hostile_text_is_no_markup_in_a_trace_and_no_formula_in_csv() -> None:
 
 
 def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:
-    comparison = drawn(64)
+    comparison = draw_comparison(64)
     points = curves(draws_of(comparison), cuts=ladder(comparison, rungs=10), seed=1)
     last = outcomes(comparison, full_cut(comparison))
     for outcome in last:
@@ -250,7 +250,7 @@ def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:
 
 
 def test_curves_of_open_prompts_show_the_reward_of_the_chosen() -> None:
-    comparison = open_ended(drawn(16))
+    comparison = open_ended(draw_comparison(16))
     points = curves(draws_of(comparison), cuts=ladder(comparison, rungs=4))
     best = [p for p in points if p.method == "bon"]
     assert best[-1].value > best[0].value

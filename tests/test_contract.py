@@ -49,14 +49,14 @@ REWARD = FunctionReward(lambda prompt, text: len(text))
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Folders of saved models by (architecture, outputs)."""
-    made = {}
+    paths = {}
 
     def folder(architecture, n_outputs=0):
         key = architecture, n_outputs
-        if key not in made:
+        if key not in paths:
             path = tmp_path_factory.mktemp(f"{architecture}-{n_outputs}")
-            made[key] = save(path, architecture, n_outputs=n_outputs)
-        return made[key]
+            paths[key] = save(path, architecture, n_outputs=n_outputs)
+        return paths[key]
 
     return folder
 
@@ -64,30 +64,30 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def language_models(folders):
     """Language models by name, loaded once."""
-    made = {}
+    loaded = {}
 
     def load(name):
-        if name not in made:
+        if name not in loaded:
             sampling = Sampling(max_new_tokens=LIMIT)
             if name == "enumerable":
-                made[name] = EnumerableLM.markov(
+                loaded[name] = EnumerableLM.markov(
                     [0.5, 0.3, 0.2],
                     [[0.2, 0.5, 0.3], [0.6, 0.2, 0.2]],
                     pieces=("a", "b", "<eos>"),
                     max_new_tokens=6,
                 )
             elif name == "embedded":
-                made[name] = load_language_model("embedded", sampling=sampling)
+                loaded[name] = load_language_model("embedded", sampling=sampling)
             else:
                 options = {"sampling": sampling, "rows": 16, "cache_bytes": 2**22, "device": "cpu"}
                 architecture, _, dtype = name.partition(" ")
-                made[name] = HFLanguageModel.from_pretrained(
+                loaded[name] = HFLanguageModel.from_pretrained(
                     folders(architecture), dtype=dtype or None, **options
                 )
-        return made[name]
+        return loaded[name]
 
     yield load
-    for model in made.values():
+    for model in loaded.values():
         if hasattr(model, "close") and model.id != "embedded":
             model.close()
 
@@ -162,9 +162,9 @@ async def test_the_last_token_counts_and_is_eos_exactly_if_finished(lm):
 async def test_there_is_a_piece_for_every_token_and_they_join_to_the_text(lm):
     for response in await draws(lm, 20):
         assert len(response.pieces) == len(response)
-        shown = response.pieces[:-1] if response.finished else response.pieces
+        visible = response.pieces[:-1] if response.finished else response.pieces
         names = {"<pad>", "<bos>", "<eos>", "<user>", "<assistant>", "<end>"}
-        assert "".join(piece for piece in shown if piece not in names) == response.text
+        assert "".join(piece for piece in visible if piece not in names) == response.text
 
 
 @pytest.mark.parametrize("name", quick_first(*KEEPING, *EMBEDDED))
@@ -243,7 +243,7 @@ SETTINGS = (
 )
 
 
-def as_shown(logits, sampling):
+def displayed_log_probs(logits, sampling):
     """The distribution that the settings describe, by transformers' own processors."""
     warpers = [transformers.TemperatureLogitsWarper(sampling.temperature)]
     if sampling.top_k:
@@ -290,9 +290,9 @@ async def first_tokens_follow(torch_lm, sampling):
     logits = plain(torch.tensor([ids])).logits[0, -1]
     responses = await draws(lm.with_sampling(sampling), n, prompt="Hi")
     counts = np.bincount([r.tokens[0] for r in responses], minlength=len(logits))
-    assert chi_square(counts, as_shown(logits, sampling), n) > FALSE_ALARM
+    assert chi_square(counts, displayed_log_probs(logits, sampling), n) > FALSE_ALARM
     if sampling == SETTINGS[0]:  # the test can tell: a temperature of 0.6 is refused
-        assert chi_square(counts, as_shown(logits, SETTINGS[1]), n) < FALSE_ALARM
+        assert chi_square(counts, displayed_log_probs(logits, SETTINGS[1]), n) < FALSE_ALARM
 
 
 OF_EACH_KIND = ("llama", "gemma3", "mamba", *EMBEDDED)
@@ -314,26 +314,26 @@ async def test_whole_responses_follow_the_log_probabilities_that_they_tell(name,
 @pytest.fixture(scope="module")
 def reward_models(folders, language_models):
     """Reward models by name, loaded once."""
-    made = {}
+    loaded = {}
 
     def load(name):
-        if name not in made:
+        if name not in loaded:
             if name == "rule":
-                made[name] = FunctionReward(
+                loaded[name] = FunctionReward(
                     lambda prompt, text: np.float32(len(text) - len(prompt))
                 )
             elif name == "composite":
-                made[name] = CompositeReward([(load("rule"), 0.5), (load("llama"), -2.0)])
+                loaded[name] = CompositeReward([(load("rule"), 0.5), (load("llama"), -2.0)])
             elif name in SHIPPED_RMS:
-                made[name] = load_reward_model(name)
+                loaded[name] = load_reward_model(name)
             else:
                 path = folders(name.removesuffix("+ids"), 1)
                 ids = name.endswith("+ids")
-                made[name] = HFRewardModel.from_pretrained(path, device="cpu", score_ids=ids)
-        return made[name]
+                loaded[name] = HFRewardModel.from_pretrained(path, device="cpu", score_ids=ids)
+        return loaded[name]
 
     yield load
-    for name, model in made.items():
+    for name, model in loaded.items():
         if hasattr(model, "close") and name not in SHIPPED_RMS:
             model.close()
 
@@ -353,9 +353,9 @@ async def test_a_reward_model_obeys_its_law(name, reward_models, language_models
 @pytest.fixture
 async def responses(language_models):
     """Responses of many lengths, some cut short, some with characters of several bytes."""
-    drawn = await draws(language_models("llama"), 20)
+    sampled = await draws(language_models("llama"), 20)
     texts = ("Zoë has 12 + 5 = 17. The answer is 17.", "", "A fine day in the sun.")
-    return [*drawn, *(Response((), text, True) for text in texts)]
+    return [*sampled, *(Response((), text, True) for text in texts)]
 
 
 @pytest.mark.parametrize("name", ["rule", "composite", *OF_TEXTS, *TORCH_RMS])
@@ -451,18 +451,18 @@ async def other_prefix(self, ids, prefix, seed):
 async def forgetful(self, ids, prefix, seed):
     """The prefix comes back, but what follows is drawn as if it were not there."""
     new = await self.lm.extend(ids, (), seed=seed)
-    told = (0.0,) * len(prefix) + new.log_probs
-    return replace(new, tokens=prefix + new.tokens, log_probs=told, pieces=())
+    zeros = (0.0,) * len(prefix) + new.log_probs
+    return replace(new, tokens=prefix + new.tokens, log_probs=zeros, pieces=())
 
 
 async def twice_as_sure(self, ids, prefix, seed):
-    drawn = await self.lm.extend(ids, prefix, seed=seed)
-    return replace(drawn, log_probs=tuple(2 * log_p for log_p in drawn.log_probs))
+    response = await self.lm.extend(ids, prefix, seed=seed)
+    return replace(response, log_probs=tuple(2 * log_p for log_p in response.log_probs))
 
 
 async def half_as_sure(self, ids, prefix, seed):
-    drawn = await self.lm.extend(ids, prefix, seed=seed)
-    return replace(drawn, log_probs=tuple(log_p / 2 for log_p in drawn.log_probs))
+    response = await self.lm.extend(ids, prefix, seed=seed)
+    return replace(response, log_probs=tuple(log_p / 2 for log_p in response.log_probs))
 
 
 async def limit_from_the_cut(self, ids, prefix, seed):
@@ -504,10 +504,10 @@ async def test_a_wrong_number_of_pieces_or_log_probabilities_fails_and_is_named(
     async def two_pieces(self, ids, prefix, seed):
         return replace(await self.lm.extend(ids, prefix, seed=seed), pieces=("a", "b"))
 
-    made = [str(finding) async for finding in check(Broken(two_pieces), REWARD, PROMPT)]
-    said = r"FAILS: .*broken returned 2 pieces for \d tokens; return one per token, or none"
-    assert [bool(re.match(said, finding)) for finding in made] == [False, True, False, True, False]
-    assert not any(law.startswith("FAILS") for law in (made[0], made[2], made[4]))
+    laws = [str(finding) async for finding in check(Broken(two_pieces), REWARD, PROMPT)]
+    line = r"FAILS: .*broken returned 2 pieces for \d tokens; return one per token, or none"
+    assert [bool(re.match(line, finding)) for finding in laws] == [False, True, False, True, False]
+    assert not any(law.startswith("FAILS") for law in (laws[0], laws[2], laws[4]))
 
 
 async def test_what_cannot_be_tested_says_why():
@@ -516,14 +516,14 @@ async def test_what_cannot_be_tested_says_why():
     )  # fmt: skip
     table = {(0, 1): 1.0, (0, 0, 0, 0, 1): 1e-9}
     sure = EnumerableLM.from_responses(table, pieces=("a", "<eos>"))
-    for law, said in (
+    for law, reason in (
         (verify_seed, "seeds gave one response"),
         (verify_log_probs, "nearly certain"),
         (verify_limit, "no response reached the limit of 5"),
     ):
         holds, evidence = await run_law(law, sure)
         assert holds is None
-        assert said in evidence
+        assert reason in evidence
 
 
 SURE, FLAT = (0.99, 0.01), (1 / 200,) * 200
@@ -576,10 +576,10 @@ async def test_a_reward_that_changes_or_is_not_finite_fails(rm, holds):
 
 async def test_a_finding_per_law_and_an_error_is_a_failure():
     unscored = FunctionReward(lambda prompt, text: math.nan, id="nan")
-    made = [finding async for finding in check(letters(6), unscored, PROMPT)]
-    assert [finding.law for finding in made] == list(LAWS)
-    assert [finding.holds for finding in made] == [True, True, True, True, False]
-    assert "nan returned" in str(made[-1])
+    findings = [finding async for finding in check(letters(6), unscored, PROMPT)]
+    assert [finding.law for finding in findings] == list(LAWS)
+    assert [finding.holds for finding in findings] == [True, True, True, True, False]
+    assert "nan returned" in str(findings[-1])
 
 
 @pytest.mark.parametrize(("source", "status"), [("length:12", 0), ("rules.py:twice", 1)])

@@ -51,13 +51,13 @@ def test_nothing_counted_is_no_rate():
 async def test_acceptance_leaves_out_the_initial_draw_and_knows_unchanged_proposals():
     chain = run_chain(letters(), TableReward(), "x", beta=0.5, steps=300, seed=1)
     steps = [s async for s in chain]
-    found = acceptance(steps)
-    assert found.overall.trials == 300
+    rates = acceptance(steps)
+    assert rates.overall.trials == 300
     unchanged = [s for s in steps[1:] if s.proposal.response == s.current.response]
     assert unchanged
     assert all(s.accepted for s in unchanged)
-    assert found.changed.trials == 300 - len(unchanged)
-    assert found.changed.successes == found.overall.successes - len(unchanged)
+    assert rates.changed.trials == 300 - len(unchanged)
+    assert rates.changed.successes == rates.overall.successes - len(unchanged)
     assert acceptance(steps[:1]).overall.value is None
 
 
@@ -106,12 +106,12 @@ def test_chains_of_which_some_never_move_have_arvizs_numbers(n_stuck: int) -> No
         values = rng.normal(size=(4, 256))
         values = (values > 0.5) * 1.0 if binary else values
         values[:n_stuck] = np.arange(n_stuck)[:, None]
-        for found, expected in (
+        for measured, expected in (
             (split_rhat(values), array_stats.rhat(values, method="rank")),
             (ess(values), array_stats.ess(values, method="mean")),
             (mcse(values), array_stats.mcse(values, method="mean")),
         ):
-            assert found == pytest.approx(float(expected), rel=1e-9)
+            assert measured == pytest.approx(float(expected), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_chains_of_which_some_never_move_have_arvizs_numbers(n_stuck: int) -> No
     ],
 )
 def test_parts_that_are_constant_and_differ_have_an_infinite_r_hat(chains) -> None:
-    found = agreement(chains)
-    assert found.rhat == math.inf
-    assert not found.is_mixed
-    assert (str(found), found.finite) == ("infinite", None)
+    verdict = agreement(chains)
+    assert verdict.rhat == math.inf
+    assert not verdict.is_mixed
+    assert (str(verdict), verdict.finite) == ("infinite", None)
 
 
 def test_the_words_for_r_hat_tell_too_few_states_from_a_constant_reward() -> None:
@@ -154,9 +154,9 @@ def test_effective_samples_error_and_autocorrelation_are_arvizs(n_chains) -> Non
         values = np.stack([autoregressive(rho, length, [seed, k]) for k in range(n_chains)])
         if seed % 2:
             values = np.round(values + np.arange(length) / 20)  # repeats, and a drift
-        for found, name in ((ess, "ess"), (mcse, "mcse")):
+        for estimate, name in ((ess, "ess"), (mcse, "mcse")):
             expected = float(getattr(array_stats, name)(values, method="mean"))
-            assert found(values) == pytest.approx(expected, rel=1e-9)
+            assert estimate(values) == pytest.approx(expected, rel=1e-9)
         expected = array_stats.autocorr(values[0])[: min(MAX_LAG, length // 4) + 1]
         assert autocorrelation(values[0]) == pytest.approx(expected, abs=1e-12)
 
@@ -184,11 +184,11 @@ def test_one_chain_is_compared_half_against_half() -> None:
 def test_independent_states_are_called_unmixed_in_five_percent_of_cases(n_chains, n_states) -> None:
     limit = rhat_limit(n_chains, n_states)
     rng = np.random.default_rng(n_states)
-    found = [split_rhat(rng.normal(size=(n_chains, n_states))) for _ in range(2000)]
+    rhats = [split_rhat(rng.normal(size=(n_chains, n_states))) for _ in range(2000)]
     # the standard error of the rate is 0.005; the band is four of them
-    assert np.mean([r > limit for r in found]) == pytest.approx(0.05, abs=0.02)
+    assert np.mean([r > limit for r in rhats]) == pytest.approx(0.05, abs=0.02)
     if n_states == 200:
-        assert np.mean([r > 1.01 for r in found]) > 0.12  # why 1.01 is no limit for so few
+        assert np.mean([r > 1.01 for r in rhats]) > 0.12  # why 1.01 is no limit for so few
 
 
 def test_with_many_states_the_limit_is_that_of_its_authors() -> None:
@@ -200,7 +200,7 @@ def test_with_many_states_the_limit_is_that_of_its_authors() -> None:
 def test_a_chain_that_drifts_or_hardly_moves_is_told() -> None:
     # of AR(1) chains with rho = 0.98, 4 effective samples in 400 states
     slow = [agreement([autoregressive(0.98, 400, seed)]) for seed in range(50)]
-    assert np.mean([found.is_mixed for found in slow]) < 0.3
+    assert np.mean([verdict.is_mixed for verdict in slow]) < 0.3
     assert agreement([autoregressive(0.0, 31, 0)]).rhat is None
 
 

@@ -75,7 +75,7 @@ def distance(one: str, other: str, eye: str) -> float:
     return float(np.linalg.norm(first - second))
 
 
-def drawn() -> dict[str, Idea]:
+def ideas_on_charts() -> dict[str, Idea]:
     """The ideas that are drawn."""
     return {id_: idea for id_, idea in ideas().items() if idea.colour}
 
@@ -104,9 +104,9 @@ def test_every_colour_is_read_on_both_grounds_of_its_theme(name, theme):
 
 def matrix(theme: int, eye: str) -> dict[tuple[str, str], float]:
     """How far the colours of the methods, of the model alone and of a proposal are apart."""
-    shown = ("base", "target", "proposed", *RULES)
-    colour = {id_: colours()[ideas()[id_].colour][theme] for id_ in shown}
-    return {(a, b): distance(colour[a], colour[b], eye) for a, b in combinations(shown, 2)}
+    ids = ("base", "target", "proposed", *RULES)
+    colour = {id_: colours()[ideas()[id_].colour][theme] for id_ in ids}
+    return {(a, b): distance(colour[a], colour[b], eye) for a, b in combinations(ids, 2)}
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
@@ -129,25 +129,25 @@ def test_in_greyscale_methods_are_told_apart_by_marker_and_by_line(theme):
 
 
 def test_orange_is_best_of_n_and_nothing_else():
-    assert [id_ for id_, idea in drawn().items() if idea.colour == "orange"] == ["bon"]
+    assert [id_ for id_, idea in ideas_on_charts().items() if idea.colour == "orange"] == ["bon"]
 
 
 def test_two_ideas_of_one_look_are_two_names_of_one_thing():
     looks: dict[tuple[str, str, str, float], list[str]] = {}
-    for id_, idea in drawn().items():
+    for id_, idea in ideas_on_charts().items():
         looks.setdefault((idea.colour, idea.marker, idea.line, idea.width), []).append(id_)
-    same = {tuple(found) for found in looks.values() if len(found) > 1}
+    same = {tuple(ids) for ids in looks.values() if len(ids) > 1}
     assert same == {("accepted", "chain", "qalign"), ("mv", "mbr"), ("wmv", "wmbr")}
 
 
 def test_plotly_knows_every_marker_and_line():
-    for idea in drawn().values():
+    for idea in ideas_on_charts().values():
         go.Scatter(marker={"symbol": idea.marker or None}, line={"dash": idea.line or None})
 
 
 def test_the_scripts_draw_every_marker_and_line():
     source = (ROOT / "assets/web/shell/looks.js").read_text("utf-8")
-    for idea in drawn().values():
+    for idea in ideas_on_charts().values():
         shape = idea.marker.removesuffix("-open")
         assert not shape or re.search(rf'^  "?{shape}"?: "M', source, re.MULTILINE), shape
         assert idea.line in ("", "solid") or f"{idea.line}: " in source, idea.line
@@ -171,7 +171,7 @@ def test_a_dark_page_changes_every_colour_of_a_figure_and_knows_every_variable()
         for what in ("fill", "stroke"):
             assert f'[style*="{what}: rgb({rgb})"] {{ {what}: {dark} !important; }}' in style
     root, dark_page = re.findall(r"^(?::root|\.dark) \{(.*?)\}", style, re.MULTILINE)
-    for id_, idea in drawn().items():
+    for id_, idea in ideas_on_charts().items():
         light, dark = colours()[idea.colour]
         assert f"--c-{id_}: {light};" in root
         assert f"--c-{id_}: {dark};" in dark_page
@@ -182,7 +182,7 @@ def test_every_variable_of_an_idea_that_a_style_or_script_uses_is_one():
     used = {
         name for p in files for name in re.findall(r"var\(--c-([a-z]+)\)", p.read_text("utf-8"))
     }
-    assert used <= drawn().keys()
+    assert used <= ideas_on_charts().keys()
 
 
 def test_every_term_that_a_page_asks_for_is_in_the_dictionary():
@@ -192,9 +192,9 @@ def test_every_term_that_a_page_asks_for_is_in_the_dictionary():
 
 
 def test_scripts_get_what_python_reads_and_no_markup():
-    told = dictionary.script()
-    assert "<" not in told
-    handed = dict(re.findall(r"^globalThis\.(\w+) = (.*);$", told, re.MULTILINE))
+    sent = dictionary.script()
+    assert "<" not in sent
+    handed = dict(re.findall(r"^globalThis\.(\w+) = (.*);$", sent, re.MULTILINE))
     data = json.loads(handed["QAlignDictionary"])
     assert list(data) == list(ideas())
     assert data["beta"]["symbol"] == "β"
@@ -227,11 +227,11 @@ def test_a_term_is_a_button_whose_text_is_text():
 )
 def test_a_log_axis_has_a_few_round_ticks_within_its_values(values, first, last):
     axis = log_axis(values)
-    told = [v for v in values if 0 < v < math.inf]
+    positive = [v for v in values if 0 < v < math.inf]
     ticks = axis["tickvals"]
-    assert 1 <= len(ticks) <= MOST_TICKS or min(told) == max(told)
-    assert all(min(told) / 1.3 <= tick <= max(told) * 1.3 for tick in ticks)
-    if min(told) < max(told):
+    assert 1 <= len(ticks) <= MOST_TICKS or min(positive) == max(positive)
+    assert all(min(positive) / 1.3 <= tick <= max(positive) * 1.3 for tick in ticks)
+    if min(positive) < max(positive):
         assert (axis["ticktext"][0], axis["ticktext"][-1]) == (first, last)
         assert len(ticks) > 1, "one number is no scale"
 
@@ -248,7 +248,7 @@ def test_a_tick_is_written_as_people_write_it(value, text):
 
 
 def test_terms_stand_in_a_text_as_a_word_with_its_idea_and_the_rest_stays_text():
-    said = dictionary.with_terms("A [weighted “vote”](wmv) & <b>; f(x)[1].")
-    assert said == f"A {dictionary.term('wmv', 'weighted “vote”')} &amp; &lt;b&gt;; f(x)[1]."
+    html = dictionary.with_terms("A [weighted “vote”](wmv) & <b>; f(x)[1].")
+    assert html == f"A {dictionary.term('wmv', 'weighted “vote”')} &amp; &lt;b&gt;; f(x)[1]."
     with pytest.raises(KeyError):
         dictionary.with_terms("[beta](bta)")

@@ -65,19 +65,19 @@ def served(**options: Any) -> Iterator[str]:
 @pytest.fixture
 async def service() -> AsyncIterator[RoomService]:
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
-    made = RoomService(runs, {}.__getitem__, Caps(steps=4))
-    yield made
-    await end(made)
+    rooms = RoomService(runs, {}.__getitem__, Caps(steps=4))
+    yield rooms
+    await end(rooms)
 
 
 def asking(
     behind: Any,
-    ours: OriginPolicy | None = None,
+    hosts: OriginPolicy | None = None,
     host: str = "localhost",
     address: str = "192.0.2.9",
 ) -> httpx.AsyncClient:
     """A browser or program at an address, in front of a door."""
-    behind.middleware_stack = RequestGuard(behind.build_middleware_stack(), ours or OriginPolicy())
+    behind.middleware_stack = RequestGuard(behind.build_middleware_stack(), hosts or OriginPolicy())
     transport = httpx.ASGITransport(app=behind, client=(address, 9))
     return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
 
@@ -95,10 +95,10 @@ ECHO = Starlette(routes=[Route("/{path:path}", body_of, methods=["GET", "POST", 
 
 
 def sentence(answer: httpx.Response) -> str:
-    said = str(answer.json()["detail"])
-    assert "\n" not in said
-    assert len(said) < 300
-    return said
+    detail = str(answer.json()["detail"])
+    assert "\n" not in detail
+    assert len(detail) < 300
+    return detail
 
 
 # Hosts.
@@ -130,8 +130,8 @@ def test_this_machines_own_names_are_let_in(toy_app, host):
 
 
 async def test_a_rebound_name_opens_no_room_and_would_without_the_guard(service):
-    for ours, status in ((OriginPolicy(), 421), (Anybody(), 200)):
-        async with asking(rooms_of(service), ours, "evil.localhost") as page:
+    for hosts, status in ((OriginPolicy(), 421), (Anybody(), 200)):
+        async with asking(rooms_of(service), hosts, "evil.localhost") as page:
             assert (await page.post("/room/open", json=SETTINGS)).status_code == status
 
 
@@ -147,10 +147,10 @@ async def test_the_literal_address_by_which_one_came_is_ours_and_no_other():
 
 
 async def test_hosts_that_the_operator_names_are_ours():
-    ours = OriginPolicy.from_environment({"QALIGN_HOSTS": "qalign.example.org, Other.example.org"})
+    hosts = OriginPolicy.from_environment({"QALIGN_HOSTS": "qalign.example.org, Other.example.org"})
     for host, status in (("qalign.example.org", 200), ("other.example.org:80", 200),
                          ("more.example.org", 421)):  # fmt: skip
-        async with asking(ECHO, ours, host) as page:
+        async with asking(ECHO, hosts, host) as page:
             assert (await page.get("/")).status_code == status
 
 
@@ -179,8 +179,8 @@ def test_a_class_joins_a_room_by_the_machines_own_address():
         seat = httpx.post(f"{address}room/join", json={"code": lead["code"]}, headers=own).json()
         follow, head = f"{address}room/follow?code={lead['code']}", bearer(seat["token"])
         with httpx.stream("GET", follow, headers=head) as screen:
-            told = next(line for line in screen.iter_lines() if line.startswith("data: "))
-        assert json.loads(told.removeprefix("data: "))["mine"]["number"] == 1
+            event = next(line for line in screen.iter_lines() if line.startswith("data: "))
+        assert json.loads(event.removeprefix("data: "))["mine"]["number"] == 1
         other = httpx.get(f"{address}room", headers={"Host": "127.0.0.3"})
         assert other.status_code == 421
 
@@ -220,8 +220,8 @@ async def forwarded_to_app(request: Request) -> JSONResponse:
 @pytest.mark.parametrize("value", ["qalign.example.org", *FOREIGN_FORWARDED])
 async def test_a_trusted_proxy_may_name_a_host_of_ours(client, is_space, believed, value):
     behind: Any = Starlette(routes=[Route("/", forwarded_to_app)])
-    ours = OriginPolicy(named=frozenset({"qalign.example.org"}), is_space=is_space)
-    transport = httpx.ASGITransport(app=RequestGuard(behind, ours), client=client)
+    hosts = OriginPolicy(named=frozenset({"qalign.example.org"}), is_space=is_space)
+    transport = httpx.ASGITransport(app=RequestGuard(behind, hosts), client=client)
     heads = {"X-Forwarded-Host": value, "X-Forwarded-Proto": "https", "X-Gradio-Server": value}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as proxy:
         answer = (await proxy.get("/", headers=heads)).json()
@@ -321,21 +321,21 @@ def test_a_page_that_the_operator_trusts_asks_and_reads(monkeypatch):
 
 
 async def test_a_page_behind_a_proxy_that_sends_another_host_is_ours():
-    ours = OriginPolicy.from_environment({"QALIGN_HOSTS": "qalign.example.org"})
-    async with asking(ECHO, ours, "127.0.0.1:7860") as page:
+    hosts = OriginPolicy.from_environment({"QALIGN_HOSTS": "qalign.example.org"})
+    async with asking(ECHO, hosts, "127.0.0.1:7860") as page:
         for origin, status in (("https://qalign.example.org", 200), ("https://example.org", 403)):
             answer = await page.post("/x", json={}, headers={"Origin": origin})
             assert answer.status_code == status
 
 
 async def test_no_page_opens_a_socket():
-    said: list[Any] = []
+    messages: list[Any] = []
 
     async def send(message: Any) -> None:
-        said.append(message)
+        messages.append(message)
 
     await RequestGuard(ECHO, OriginPolicy())({"type": "websocket", "path": "/"}, send, send)  # type: ignore[arg-type]
-    assert said == [{"type": "websocket.close"}]
+    assert messages == [{"type": "websocket.close"}]
 
 
 @pytest.mark.slow
@@ -346,15 +346,15 @@ def test_a_program_with_gradios_client_has_no_origin_and_is_let_in(toy_app):
 
 async def test_tools_are_asked_and_answer_as_they_do_without_a_door():
     async def tool(request: Request) -> StreamingResponse:
-        said = await request.body()
-        method = json.loads(said)[0]["method"] if said else "a session ends"
+        raw = await request.body()
+        method = json.loads(raw)[0]["method"] if raw else "a session ends"
         return StreamingResponse(iter([f"data: {method}\n\n"]))
 
     behind = Starlette(routes=[Route("/gradio_api/mcp/", tool, methods=["POST", "DELETE"])])
     async with asking(behind) as program:
-        asked_for = [{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]
+        payload = [{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]
         for path in ("/gradio_api/mcp/", "/gradio_api/mcp"):
-            answer = await program.post(path, json=asked_for, follow_redirects=True)
+            answer = await program.post(path, json=payload, follow_redirects=True)
             assert answer.text == "data: tools/list\n\n"
         assert (await program.delete("/gradio_api/mcp/")).text == "data: a session ends\n\n"
 
@@ -395,10 +395,10 @@ def test_a_space_is_asked_by_its_own_host_and_pages(monkeypatch):
         assert policy.endswith("frame-ancestors 'self' https://huggingface.co")
         own = head | {"Origin": "https://owner-name.hf.space"}
         call = f"{address}gradio_api/call/v2/run_chain"
-        asked_for = {"prompt": PROMPT, "steps": 1}
-        assert httpx.post(call, json=asked_for, headers=own).status_code == 200
+        payload = {"prompt": PROMPT, "steps": 1}
+        assert httpx.post(call, json=payload, headers=own).status_code == 200
         foreign = head | {"Origin": "https://example.org"}
-        assert httpx.post(call, json=asked_for, headers=foreign).status_code == 403
+        assert httpx.post(call, json=payload, headers=foreign).status_code == 403
         other = {"Host": "other-name.hf.space"}
         assert httpx.get(address, headers=other).status_code == 421
 
@@ -414,11 +414,11 @@ async def test_a_space_runs_in_the_frame_of_its_host_and_in_no_other(
         with served() as address:
             page = await visitors.new_page()
             try:
-                said = page.expect_console_message(lambda told: "frame-ancestors" in told.text)
+                warning = page.expect_console_message(lambda line: "frame-ancestors" in line.text)
                 await page.goto(outside)
                 show = "(a) => Object.assign(app, { width: 1200, height: 850, src: a })"
                 if not trusted:
-                    async with said:
+                    async with warning:
                         await page.evaluate(show, address)
                     return
                 await page.evaluate(show, f"{address}?steps=4")
@@ -553,7 +553,7 @@ async def streams(client: httpx.AsyncClient, paths: list[str], open_: Any) -> li
 
 
 @pytest.mark.parametrize(
-    ("path", "address", "ours", "refused"),
+    ("path", "address", "hosts", "refused"),
     [
         ("/gradio_api/heartbeat/a", "192.0.2.9", OriginPolicy(), 2),
         ("/room/follow", "192.0.2.9", OriginPolicy(), 0),  # rooms count their own screens
@@ -562,7 +562,7 @@ async def streams(client: httpx.AsyncClient, paths: list[str], open_: Any) -> li
         ("/gradio_api/heartbeat/a", "192.0.2.9", OriginPolicy(is_space=True), 0),
     ],
 )
-async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, ours, refused):
+async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, hosts, refused):
     monkeypatch.setattr(guard, "OPEN", 3)
     open_ = asyncio.Event()
 
@@ -570,7 +570,7 @@ async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, 
         await open_.wait()
         return PlainTextResponse("end")
 
-    behind = RequestGuard(Starlette(routes=[Route("/{path:path}", stream)]), ours)
+    behind = RequestGuard(Starlette(routes=[Route("/{path:path}", stream)]), hosts)
 
     def at(place: str) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(app=behind, client=(place, 9))
@@ -731,8 +731,8 @@ def test_a_page_that_gradio_would_look_for_in_vain_is_refused_and_no_page_is_our
 
 
 def component_with(address: str, elem_id: str) -> int:
-    found = httpx.get(f"{address}config", timeout=60).json()["components"]
-    return next(each["id"] for each in found if each["props"].get("elem_id") == elem_id)
+    components = httpx.get(f"{address}config", timeout=60).json()["components"]
+    return next(each["id"] for each in components if each["props"].get("elem_id") == elem_id)
 
 
 WRONG_QUESTIONS = [
@@ -757,9 +757,9 @@ WRONG_QUESTIONS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("changes", "status", "said"), WRONG_QUESTIONS)
+@pytest.mark.parametrize(("changes", "status", "words"), WRONG_QUESTIONS)
 def test_a_question_that_is_none_gets_one_sentence_and_no_log(
-    toy_app, caplog, changes, status, said
+    toy_app, caplog, changes, status, words
 ):
     right = {"component_id": component_with(toy_app, "learn-host"), "fn_name": "lesson",
              "data": "one-step", "session_hash": "a"}  # fmt: skip
@@ -767,7 +767,7 @@ def test_a_question_that_is_none_gets_one_sentence_and_no_log(
     assert httpx.post(address, json=right, timeout=60).json()["name"] == "one-step"
     answer = httpx.post(address, content=json.dumps(right | changes), headers=JSON, timeout=60)
     assert answer.status_code == status
-    assert said in sentence(answer)
+    assert words in sentence(answer)
     assert not caplog.records
 
 
@@ -811,19 +811,19 @@ async def test_a_code_is_drawn_for_the_instructor_only_and_so_often(service):
             return answer.status_code
 
         assert [await draw(token, 0) for token in ("", "guess", seat["token"])] == [403] * 3
-        drawn = [await draw(lead["token"], k) for k in range(40)]
-        assert drawn[:10] == [200] * 10
-        assert 429 in drawn
+        answers = [await draw(lead["token"], k) for k in range(40)]
+        assert answers[:10] == [200] * 10
+        assert 429 in answers
 
 
 async def test_a_code_is_drawn_once_and_off_the_loop(service, monkeypatch):
     threads: set[threading.Thread] = set()
 
-    def drawn(link: object) -> list[str]:
+    def draw_code(link: object) -> list[str]:
         threads.add(threading.current_thread())
         return qr_rows(link)
 
-    monkeypatch.setattr(routes, "qr_rows", drawn)
+    monkeypatch.setattr(routes, "qr_rows", draw_code)
     _draw_qr.cache_clear()
     lead = await service.open(SETTINGS, "here")
     async with asking(rooms_of(service)) as client:
@@ -873,8 +873,8 @@ async def test_an_operator_names_who_may_show_the_app_in_a_frame():
     async def page(_: Request) -> Any:
         return PlainTextResponse("<p>", media_type="text/html")
 
-    ours = OriginPolicy.from_environment({"QALIGN_ORIGINS": "https://school.example.org"})
-    async with asking(Starlette(routes=[Route("/", page)]), ours) as client:
+    hosts = OriginPolicy.from_environment({"QALIGN_ORIGINS": "https://school.example.org"})
+    async with asking(Starlette(routes=[Route("/", page)]), hosts) as client:
         policy = (await client.get("/")).headers["content-security-policy"]
     assert policy.endswith("frame-ancestors 'self' https://school.example.org")
 
@@ -885,11 +885,11 @@ async def test_an_operator_names_who_may_show_the_app_in_a_frame():
 @pytest.mark.slow
 def test_the_app_names_the_port_that_it_got_and_ends_at_once_in_mid_run():
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
+        port = other.getsockname()[1]
         process = subprocess.Popen(
             [sys.executable, "app.py"],
             cwd=ROOT,
-            env={**os.environ, "GRADIO_SERVER_PORT": str(taken)},
+            env={**os.environ, "GRADIO_SERVER_PORT": str(port)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -898,19 +898,19 @@ def test_the_app_names_the_port_that_it_got_and_ends_at_once_in_mid_run():
             assert process.stdout is not None
             (line,) = [process.stdout.readline().strip()]
             address = line.removeprefix("QAlign Explorer: ").split(" ")[0]
-            assert line == f"QAlign Explorer: {address} (port {taken} was taken)"
+            assert line == f"QAlign Explorer: {address} (port {port} was taken)"
             call = f"{address}gradio_api/call/v2/run_chain"
-            asked_for = {"prompt": "Tom has 5 eggs. He buys 3 more. How many?", "steps": 1000}
-            event = httpx.post(call, json=asked_for, timeout=60).json()["event_id"]
+            payload = {"prompt": "Tom has 5 eggs. He buys 3 more. How many?", "steps": 1000}
+            event = httpx.post(call, json=payload, timeout=60).json()["event_id"]
             with httpx.stream("GET", f"{call}/{event}", timeout=60) as answer:
-                lines, drawn = answer.iter_lines(), [0]
+                lines, times = answer.iter_lines(), [0]
                 next(text for text in lines if '\\"step\\"' in text)
                 process.send_signal(signal.SIGINT)
                 with suppress(httpx.RemoteProtocolError):  # the stream breaks off
-                    drawn += [int(t) for x in lines for t in re.findall(r'\\"t\\":(\d+)', x)]
-                _, said = process.communicate(timeout=60)
+                    times += [int(t) for x in lines for t in re.findall(r'\\"t\\":(\d+)', x)]
+                _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
             process.wait()
-    assert (process.returncode, said.splitlines()[-1]) == (130, "app.py: stopped")
-    assert max(drawn) < 900, "it did not wait for the run to end"
+    assert (process.returncode, errors.splitlines()[-1]) == (130, "app.py: stopped")
+    assert max(times) < 900, "it did not wait for the run to end"

@@ -317,8 +317,8 @@ def test_serve_answers_with_the_defaults_that_it_prints(method, capsys, monkeypa
     capsys.readouterr()
     (run,) = runs
     assert run.max_new_tokens == printed("serve", "max-new-tokens", capsys)
-    n_drawn = run.pool if method == "majority-vote" else run.steps
-    assert n_drawn == printed("serve", "pool" if method == "majority-vote" else "steps", capsys)
+    n_texts = run.pool if method == "majority-vote" else run.steps
+    assert n_texts == printed("serve", "pool" if method == "majority-vote" else "steps", capsys)
 
 
 def test_a_model_without_an_entry_has_the_limit_that_the_help_prints(tmp_path, capsys):

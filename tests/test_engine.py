@@ -191,8 +191,8 @@ def test_the_cache_returns_what_was_put_in_and_never_grows(sequences, n_slots):
         assert len(cache) <= n_slots
         assert len(cache.match(tokens)) == len(tokens)  # the newest is all there
         for kept in sequences:
-            found = cache.match(kept)
-            for i, value in enumerate(cache.read(found)[:, 0].tolist()):
+            hit = cache.match(kept)
+            for i, value in enumerate(cache.read(hit)[:, 0].tolist()):
                 assert value == float(hash(tuple(kept[: i + 1])) % 2**20)
 
 
@@ -252,8 +252,8 @@ async def test_what_is_drawn_aside_comes_second_but_goes_on(folder):
         order.append(aside)
 
     # the samples beside each run's chain are asked for first, as the page does
-    asked = [(run, aside, s) for run in "abcd" for aside in (True, False) for s in range(10)]
-    await asyncio.gather(*(ask(*each) for each in asked))
+    requests = [(run, aside, s) for run in "abcd" for aside in (True, False) for s in range(10)]
+    await asyncio.gather(*(ask(*each) for each in requests))
     last_watched = max(place for place, aside in enumerate(order) if not aside)
     assert 0 < order[:last_watched].count(True) <= 4 + 40 / (ASIDE_SHARE - 1) + 4
     assert len(order) == 80
@@ -291,10 +291,10 @@ async def test_a_request_that_is_not_finite_fails_alone_and_leaves_no_trace(tmp_
     ids = lm.encode(PROMPT)
     clean = [await lm.extend(ids, (), seed=s) for s in range(8)]
     assert all(poison not in r.tokens for r in clean)
-    asked = [lm.extend((*ids, poison, *ids), (), seed=s) for s in range(4)]
-    asked += [lm.extend((*ids, poison), (), seed=s) for s in range(4)]
-    asked += [lm.extend(ids, (), seed=s) for s in range(8)]
-    results = await asyncio.gather(*asked, return_exceptions=True)
+    requests = [lm.extend((*ids, poison, *ids), (), seed=s) for s in range(4)]
+    requests += [lm.extend((*ids, poison), (), seed=s) for s in range(4)]
+    requests += [lm.extend(ids, (), seed=s) for s in range(8)]
+    results = await asyncio.gather(*requests, return_exceptions=True)
     assert all(isinstance(r, EngineError) and "not finite" in str(r) for r in results[:8])
     assert results[8:] == clean
     assert [await lm.extend(ids, (), seed=s) for s in range(8)] == clean
@@ -323,16 +323,16 @@ async def test_an_error_fails_the_request_that_it_belongs_to_and_no_other(folder
     clean = [await lm.extend(ids, (), seed=s) for s in range(6)]
     culprit, compute = 200, getattr(net, step)
 
-    def no_memory(*given, **more):
-        if culprit in next(g for g in given if not isinstance(g, int)):
+    def no_memory(*args, **more):
+        if culprit in next(g for g in args if not isinstance(g, int)):
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return compute(*given, **more)
+        return compute(*args, **more)
 
     setattr(net, step, no_memory)
     # the last id of a prompt is decoded, the others are read in
     prompt = (*ids, culprit) if step == "decode" else (*ids, culprit, 9)
-    asked = [lm.extend(prompt, (), seed=0), *(lm.extend(ids, (), seed=s) for s in range(6))]
-    failed, *others = await asyncio.gather(*asked, return_exceptions=True)
+    requests = [lm.extend(prompt, (), seed=0), *(lm.extend(ids, (), seed=s) for s in range(6))]
+    failed, *others = await asyncio.gather(*requests, return_exceptions=True)
     assert isinstance(failed, EngineError)
     assert "ran out of memory" in str(failed)
     assert others == clean
@@ -382,8 +382,8 @@ def test_what_a_model_raises_becomes_one_line():
 async def test_a_full_queue_is_refused(folder):
     lm = load(folder, rows=4, max_queue=3)
     ids = lm.encode(PROMPT)
-    asked = [lm.extend(ids, (), seed=s) for s in range(40)]
-    results = await asyncio.gather(*asked, return_exceptions=True)
+    requests = [lm.extend(ids, (), seed=s) for s in range(40)]
+    results = await asyncio.gather(*requests, return_exceptions=True)
     refused = [r for r in results if isinstance(r, EngineError)]
     assert refused
     assert all("requests are waiting already" in str(r) for r in refused)

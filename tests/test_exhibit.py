@@ -16,13 +16,13 @@ STOPS = [
     for name, lesson in load_lessons().items()
     for k, stop in enumerate(lesson.stops, start=1)
 ]
-ASKED = [each for each in STOPS if each.values[0].ask]
+QUESTIONS = [each for each in STOPS if each.values[0].ask]
 KINDS = {"texts", "rows", "bars", "walk", "tokens"}
 
 
 def needed(stop) -> list[str]:
     """What has to be seen to answer a stop's question, or to follow its text."""
-    at, lit = stop.at, stop.highlight
+    at, selector = stop.at, stop.highlight
     page = stop.ask.then.page if stop.ask else at.page
     if page == "compare":
         return ["QAlign", "Best-of-n", "Majority vote", "Weighted vote"]
@@ -33,37 +33,37 @@ def needed(stop) -> list[str]:
     trace = run_of(at.run)
     step = trace.chains[0][at.step]
     seen = [trace.header.prompt]
-    if lit in ("text", "chance", "verdict", "whatif"):
+    if selector in ("text", "chance", "verdict", "whatif"):
         seen += [step.current.response.text, str(len(step.current.response))]
         seen += [step.proposal.response.text] if at.phase and at.step else []
-    if lit == "problem":
+    if selector == "problem":
         seen.append("Sample 1")
     if at.tab == "tokens":
         seen += [*step.proposal.response.pieces, "likeliest"]
     return seen
 
 
-def seen_in(made: dict) -> str:
+def seen_in(exhibit: dict) -> str:
     """All that a reader sees of an exhibit."""
-    texts = [f"{name}: {kept}{written}" for name, kept, written in made["texts"]]
-    texts += (made["tokens"] or {"pieces": ()})["pieces"]
-    return "\n".join([*texts, *(f"{name}: {value}" for name, value in made["rows"])])
+    texts = [f"{name}: {kept}{written}" for name, kept, written in exhibit["texts"]]
+    texts += (exhibit["tokens"] or {"pieces": ()})["pieces"]
+    return "\n".join([*texts, *(f"{name}: {value}" for name, value in exhibit["rows"])])
 
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_every_stop_shows_what_it_speaks_of(stop):
-    made = build_exhibit(stop)
-    assert made.keys() == KINDS
-    json.dumps(made, allow_nan=False)  # it goes to a browser
-    text = seen_in(made)
+    exhibit = build_exhibit(stop)
+    assert exhibit.keys() == KINDS
+    json.dumps(exhibit, allow_nan=False)  # it goes to a browser
+    text = seen_in(exhibit)
     assert [part for part in needed(stop) if part not in text] == []
     if stop.highlight in ("trace", "time", "votes"):
-        assert made["walk"]
+        assert exhibit["walk"]
     other = build_exhibit(STOPS[0].values[0] if stop.at.page != "watch" else STOPS[-1].values[0])
     assert any(part not in seen_in(other) for part in needed(stop))  # or nothing would be tested
 
 
-@pytest.mark.parametrize("stop", ASKED)
+@pytest.mark.parametrize("stop", QUESTIONS)
 def test_an_exhibit_does_not_tell_what_is_asked_until_it_is_answered(stop):
     ask, before, after = stop.ask, build_exhibit(stop), build_exhibit(stop, answered=True)
     assert before != after or ask.fact in ("worth", "mixed", "taken:0.25", "counted")
@@ -74,7 +74,7 @@ def test_an_exhibit_does_not_tell_what_is_asked_until_it_is_answered(stop):
         assert before["bars"] == []
     if ask.veil and stop.highlight == "votes":
         assert before["bars"] == [] and not any("say" in name for name, _ in before["rows"])  # noqa: PT018
-    asked = [ask.fact] if ask.fact else list(ask.options)
-    if ask.then.page == "lab" and not asked[0].partition(":")[1]:
+    hidden = [ask.fact] if ask.fact else list(ask.options)
+    if ask.then.page == "lab" and not hidden[0].partition(":")[1]:
         assert any(str(value).endswith("?") for _, value in before["rows"])
         assert not any(str(value).endswith("?") for _, value in after["rows"])

@@ -20,33 +20,33 @@ def chains(n=2, length=200, seed=0):
 
 def test_the_diagnostics_are_the_cores():
     sent = chains()
-    shown = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
-    values = {fact["name"]: fact["value"] for fact in shown["facts"]}
+    report = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
+    values = {fact["name"]: fact["value"] for fact in report["facts"]}
     assert values["Effective sample size"] == f"{ess(sent):.3g}"
     assert values["Split R-hat"] == f"{split_rhat(sent):.3f}"
-    assert [c["title"] for c in shown["charts"]][1:] == ["Chain 1: flat is good",
+    assert [c["title"] for c in report["charts"]][1:] == ["Chain 1: flat is good",
                                                          "Chain 2: flat is good"]  # fmt: skip
 
 
 def test_what_follows_is_said_in_words():
     apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
-    for sent, said in (
+    for sent, sentence in (
         (apart, "not yet: the rewards of the chains differ, since R-hat is above"),
         ([apart[0] + apart[1]], "; run longer, or run several chains"),
         (chains(), "the rewards of the chains agree"),
         (chains(1), "only several chains can show a place that one never found"),
     ):
-        shown = diagnose({"rewards": sent, "chain": 0, "generated": 1})
-        (meaning,) = (f["meaning"] for f in shown["facts"] if f["name"] == "Split R-hat")
-        assert said in meaning
-    assert "More steps can lower the number" in shown["about"]
+        report = diagnose({"rewards": sent, "chain": 0, "generated": 1})
+        (meaning,) = (f["meaning"] for f in report["facts"] if f["name"] == "Split R-hat")
+        assert sentence in meaning
+    assert "More steps can lower the number" in report["about"]
 
 
 def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
     few = [[x for x in chain for _ in range(4)] for chain in chains(1, 40)]
     alike = [[x - x % 0.5 for x in chain for _ in range(20)] for chain in chains(length=40)]
-    for sent, level, says, then in (
+    for sent, level, start, then in (
         ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "Run longer."),
         ([[1.0] * 64], "no", "No: the reward has never changed", "it changes the target"),
         (apart, "no", "No: the rewards of the chains differ", "each. A larger β mixes faster"),
@@ -62,7 +62,7 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     ):
         verdict = diagnose({"rewards": sent, "chain": 0, "generated": 1})["verdict"]
         assert verdict["level"] == level
-        assert verdict["sentence"].startswith(says)
+        assert verdict["sentence"].startswith(start)
         assert then in verdict["next"]
         assert "later step" not in verdict["next"]  # they are all that has been drawn
         assert verdict["sentence"].count(".") - verdict["sentence"].count(". ") >= 1
@@ -78,17 +78,17 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
 
 def test_numbers_have_three_digits_however_small():
     sent = [[x / 1e4 for x in chain] for chain in chains()]
-    shown = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
-    values = {fact["name"]: fact["value"] for fact in shown["facts"]}
+    report = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
+    values = {fact["name"]: fact["value"] for fact in report["facts"]}
     assert values["Error of the mean"] == f"{mcse(sent):.3g}".replace("-", "−")
 
 
 def test_too_few_steps_are_said_and_not_estimated():
-    shown = diagnose({"rewards": [[0.1, 0.2]], "chain": 0, "generated": 10})
-    *others, rhat = shown["facts"]
+    report = diagnose({"rewards": [[0.1, 0.2]], "chain": 0, "generated": 10})
+    *others, rhat = report["facts"]
     assert {fact["value"] for fact in others} == {FEW}
     assert (rhat["value"], rhat["meaning"]) == ("–", "needs 32 states per chain, has 2")
-    assert shown["charts"] == []
+    assert report["charts"] == []
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,11 @@ def test_no_problem_of_the_shipped_sets_is_foreign(name):
 def test_no_new_problem_is_foreign_with_a_margin(kind):
     """A tenth of the way from the finest of the sets to the bound is left at the least."""
     entry = entries()["lm", "embedded"]
-    found = [
+    foreign = [
         tokens_per_character(entry.location, new_problem(kind, random.Random(seed))[0])
         for seed in range(300)
     ]
-    assert max(found) < 0.9 * entry.finest
+    assert max(foreign) < 0.9 * entry.finest
 
 
 @pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)

@@ -31,7 +31,7 @@ PREFERENCES = {
     "datareporting.policy.dataSubmissionEnabled": False,
     "app.update.disabledForTesting": True,
 }
-DRAWN = """
+DRAW = """
 const [steps, pool, done] = arguments;
 const live = document.querySelector("#live");
 live.querySelector("summary").click();
@@ -98,14 +98,14 @@ def firefox(tmp_path) -> Iterator[Marionette]:
         )
         stack.callback(running.kill)
         assert running.stdout is not None
-        said = []
+        answers = []
         for line in running.stdout:
-            said.append(line)
+            answers.append(line)
             if "Listening on port" in line:
                 break
         else:
-            pytest.fail(f"Firefox ended: {''.join(said)}")
-        driver = Marionette(int(said[-1].rsplit(maxsplit=1)[-1]))
+            pytest.fail(f"Firefox ended: {''.join(answers)}")
+        driver = Marionette(int(answers[-1].rsplit(maxsplit=1)[-1]))
         stack.callback(driver.close)
         yield driver
 
@@ -119,12 +119,12 @@ def test_an_exported_page_draws_in_firefox_or_says_why_not(firefox, tmp_path, bl
         text = text.replace("worker-src blob:", "worker-src 'none'")
     (tmp_path / "live.html").write_text(text, encoding="utf-8")
     firefox("WebDriver:Navigate", url=(tmp_path / "live.html").as_uri())
-    drawn = firefox("WebDriver:ExecuteAsyncScript", script=DRAWN, args=[12, 2])
+    reply = firefox("WebDriver:ExecuteAsyncScript", script=DRAW, args=[12, 2])
     if blocked:
-        assert drawn["state"] == "failed"
-        assert drawn["text"].startswith("This browser cannot draw here: ")
+        assert reply["state"] == "failed"
+        assert reply["text"].startswith("This browser cannot draw here: ")
         return
-    tokens = [step.proposal.response.tokens for step in parse_trace(drawn["text"]).steps]
+    tokens = [step.proposal.response.tokens for step in parse_trace(reply["text"]).steps]
     recorded = [step.proposal.response.tokens for step in load_trace(RUN).steps]
-    assert drawn["state"] == "finished"
+    assert reply["state"] == "finished"
     assert tokens == recorded[:13]

@@ -67,8 +67,8 @@ def test_arviz_reads_the_chains_and_finds_the_r_hat_of_the_same_array(trace: Tra
         for c in trace.chains.values()
     ]
     np.testing.assert_allclose(stats["acceptance_rate"].values, alphas)
-    found = rhat(tree)
-    assert float(found["reward"]) == pytest.approx(float(rhat(values)))
+    r_hats = rhat(tree)
+    assert float(r_hats["reward"]) == pytest.approx(float(rhat(values)))
     shorter = [step for step in trace.steps if step.chain == 0 or step.t < 10]
     assert to_datatree(shorter)["posterior"].sizes["draw"] == 10, "cut at the shortest chain"
     with pytest.raises(InvalidSetting, match="needs the steps of a chain"):

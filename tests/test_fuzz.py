@@ -61,10 +61,10 @@ def refused(error: Exception) -> None:
     assert len(str(error)) < 700
 
 
-def survives(read: Callable[..., Any], *given: Any) -> None:
+def survives(read: Callable[..., Any], *arguments: Any) -> None:
     """Read something; only a `QAlignError` may come out."""
     try:
-        read(*given)
+        read(*arguments)
     except QAlignError as error:
         refused(error)
 
@@ -76,12 +76,12 @@ def changed(draw: st.DrawFn, value: Any) -> Any:
         return draw(VALUES)
     keys = list(value) if isinstance(value, dict) else range(len(value))
     key = draw(st.sampled_from(keys))
-    made = dict(value) if isinstance(value, dict) else list(value)
+    copy = dict(value) if isinstance(value, dict) else list(value)
     if draw(st.integers(0, 5)) == 0:
-        del made[key]
+        del copy[key]
     else:
-        made[key] = draw(changed(value[key]))
-    return made
+        copy[key] = draw(changed(value[key]))
+    return copy
 
 
 @st.composite
@@ -181,18 +181,18 @@ def test_problem_sets(problem: Any, text: str) -> None:
     survives(read, json.dumps({**PROBLEM, "source": text}))
 
 
-ASKED = {name: "64" if kind is int else "1.0" for name, kind in Run.kinds().items()}
+QUERY = {name: "64" if kind is int else "1.0" for name, kind in Run.kinds().items()}
 
 
 @SEEDED
-@given(body=changed({**ASKED, "prompt": "How many?", "extractor": "number", "matched": "none"}))
+@given(body=changed({**QUERY, "prompt": "How many?", "extractor": "number", "matched": "none"}))
 def test_bodies_of_calls(body: Any) -> None:
     survives(lambda: Run.read(body if isinstance(body, dict) else {}).check(Limits()))
 
 
 SENT, NEW = [5, 6, 7], [9, 8, 2]
 CHOICE = {"prompt_token_ids": SENT, "token_ids": NEW, "finish_reason": "stop", "text": "a"}
-DRAWN = {"choices": [CHOICE], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}
+COMPLETION = {"choices": [CHOICE], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}
 SCORED = {"data": [{"probs": [0.5]}], "usage": {"prompt_tokens": 3}}
 CARD = {"data": [{"id": "m", "root": "m", "max_model_len": 99, "meta": {"n_params": 5}}]}
 PROBS = [{"prob": 0.5, "top_probs": [{"id": 2}]}] * 3
@@ -221,7 +221,7 @@ def read_text(answer: Any) -> None:
 
 @SEEDED
 @given(
-    drawn=changed(DRAWN),
+    completion=changed(COMPLETION),
     of_llama_cpp=changed(OF_LLAMA_CPP),
     props=changed(PROPS),
     sampled=changed(SAMPLED),
@@ -230,10 +230,10 @@ def read_text(answer: Any) -> None:
     text=VALUES,
 )
 def test_what_servers_answer(
-    drawn: Any, of_llama_cpp: Any, props: Any, sampled: Any, scored: Any, card: Any, text: Any
+    completion: Any, of_llama_cpp: Any, props: Any, sampled: Any, scored: Any, card: Any, text: Any
 ) -> None:
-    for read, *told in (
-        (partial(SERVED_LM._read, SENT, 10, frozenset[int]()), drawn),
+    for read, *replies in (
+        (partial(SERVED_LM._read, SENT, 10, frozenset[int]()), completion),
         (partial(LLAMA_CPP._read, SENT, 10, frozenset[int]()), of_llama_cpp),
         (served_lm._read_props, props),
         (served_lm._read_settings, sampled),
@@ -242,7 +242,7 @@ def test_what_servers_answer(
         (read_card, card),
     ):
         with suppress(TransientError):  # it is sent again
-            survives(read, *told)
+            survives(read, *replies)
 
 
 TOML = """[[lm]]

@@ -42,7 +42,7 @@ def ran(*command, spaces):
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def replies(tmp_path_factory):
     """On ZeroGPU hardware, and with the package on any other."""
     folder = save(tmp_path_factory.mktemp("lm"), "llama")
     client = TESTS / "gpu_client.py"
@@ -57,8 +57,8 @@ def steps_of(run):
     return [line for line in lines if line["type"] == "step"]
 
 
-def test_a_run_that_needs_a_gpu_is_drawn_whole_in_the_process_that_has_it(said):
-    lent, here = said
+def test_a_run_that_needs_a_gpu_is_drawn_whole_in_the_process_that_has_it(replies):
+    lent, here = replies
     assert lent["tiny"]["forked"] == 1
     assert "tiny" not in lent["tiny"]["loaded"]
     assert lent["tiny"]["status"]["state"] == "finished"
@@ -67,40 +67,40 @@ def test_a_run_that_needs_a_gpu_is_drawn_whole_in_the_process_that_has_it(said):
     assert steps_of(lent["tiny"]) == steps_of(here["tiny"])
 
 
-def test_a_process_forked_from_one_with_engines_loads_its_own(said):
-    lent, here = said
+def test_a_process_forked_from_one_with_engines_loads_its_own(replies):
+    lent, here = replies
     assert "tiny" in lent["again"]["loaded"]
     assert steps_of(lent["again"]) == steps_of(here["tiny"])
 
 
-def test_a_comparison_comes_back_too(said):
-    assert said[0]["compared"] == [5, 5]
+def test_a_comparison_comes_back_too(replies):
+    assert replies[0]["compared"] == [5, 5]
 
 
-def test_the_embedded_models_never_ask_for_a_gpu(said):
-    assert said[0]["embedded"]["forked"] == 0
-    assert said[0]["embedded"]["status"]["state"] == "finished"
+def test_the_embedded_models_never_ask_for_a_gpu(replies):
+    assert replies[0]["embedded"]["forked"] == 0
+    assert replies[0]["embedded"]["status"]["state"] == "finished"
     assert not needs_gpu("embedded", "0.7*embedded + 0.3*judge:embedded")
     assert needs_gpu("smollm2-135m", "embedded")
     assert needs_gpu("embedded", "0.5*embedded + judge:smollm2-135m")
 
 
-def test_what_goes_wrong_there_is_the_same_sentence_here(said):
-    assert "shorten the prompt" in said[0]["too long"]["status"]["text"]
+def test_what_goes_wrong_there_is_the_same_sentence_here(replies):
+    assert "shorten the prompt" in replies[0]["too long"]["status"]["text"]
 
 
-def test_a_refused_gpu_is_said_in_one_sentence(said):
-    status = said[0]["quota"]["status"]
+def test_a_refused_gpu_is_said_in_one_sentence(replies):
+    status = replies[0]["quota"]["status"]
     assert status["text"] == "Failed: no GPU for this run: You have exceeded your ZeroGPU quota"
 
 
-def test_stop_gives_the_gpu_back(said):
-    assert said[0]["over"]
+def test_stop_gives_the_gpu_back(replies):
+    assert replies[0]["over"]
 
 
-def test_elsewhere_the_package_changes_nothing(said):
-    assert said[0]["decorated"]
-    assert not said[1]["decorated"]
+def test_elsewhere_the_package_changes_nothing(replies):
+    assert replies[0]["decorated"]
+    assert not replies[1]["decorated"]
 
 
 def test_without_the_package_a_function_stays_what_it_is(monkeypatch):

@@ -122,7 +122,7 @@ def test_a_function_of_a_file_reads_answers_and_a_class_compares_them_too(own):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "sentence"),
     [
         ("absent", "no function or class absent"),
         ("VALUES", "no function or class VALUES"),
@@ -130,8 +130,8 @@ def test_a_function_of_a_file_reads_answers_and_a_class_compares_them_too(own):
         ("Mute", "has no method extract"),
     ],
 )
-def test_what_is_no_grader_is_refused_in_one_sentence(own, name, said):
-    with pytest.raises(ModelLoadError, match=said):
+def test_what_is_no_grader_is_refused_in_one_sentence(own, name, sentence):
+    with pytest.raises(ModelLoadError, match=sentence):
         load_grader(f"{own}:{name}")
     with pytest.raises(ModelLoadError, match="cannot be run"):
         load_grader(f"{own}x.py:{name}")
@@ -140,8 +140,8 @@ def test_what_is_no_grader_is_refused_in_one_sentence(own, name, said):
 def test_what_a_grader_raises_is_one_sentence_that_names_it_and_the_text_has_no_answer(own, caplog):
     grader = load_grader(f"{own}:fragile")
     with caplog.at_level(logging.WARNING):
-        said = [grader.extract(text) for text in ("short", "a longer text", "a longer one", "end")]
-    assert said == ["short", None, None, "end"], "the other texts are read"
+        texts = [grader.extract(text) for text in ("short", "a longer text", "a longer one", "end")]
+    assert texts == ["short", None, None, "end"], "the other texts are read"
     (record,) = caplog.records
     assert "rules.py:fragile failed with IndexError: list index out of range" in record.message
     caplog.clear()
@@ -234,27 +234,27 @@ def test_no_link_request_or_trace_runs_a_file(own):
         Run.read({"prompt": "p", "extractor": name}).check(Limits())  # loaded, and still no setting
 
 
-def drawn(folder, problems, lm=None):
+def draw_results(folder, problems, lm=None):
     run = Run("-", steps=2, pool=3, max_new_tokens=4)
     asyncio.run(run_set(lm or ToyLM(), ToyRM(), run, problems, folder))
 
 
 def test_one_problem_that_cannot_be_graded_loses_none_of_the_others(own, tmp_path, caplog):
     problems = load_problems(written_set(own.parent, "rules.py:Torn"), code=True)
-    drawn(tmp_path / "out", problems)
+    draw_results(tmp_path / "out", problems)
     results = load_results(tmp_path / "out", code=True)
     assert len(results.records) == len(problems)
 
 
 def test_a_folder_keeps_its_grader_and_its_traces_name_it(own, tmp_path):
     problems = load_problems(written_set(own.parent), code=True)
-    drawn(tmp_path / "out", problems)
+    draw_results(tmp_path / "out", problems)
     name = problems[0].extractor
     assert load_trace(tmp_path / "out" / "00000.jsonl").header.extractor == name
     LOADED.clear()
     _, again = read_set(tmp_path / "out", code=True)
     assert again[1].solved_by("IX")
-    drawn(tmp_path / "out", problems)  # goes on: the same run
+    draw_results(tmp_path / "out", problems)  # goes on: the same run
 
 
 class AtPath(ToyLM):
@@ -267,19 +267,19 @@ class AtPath(ToyLM):
 
 def test_a_folder_goes_on_under_another_path_of_the_same_model_and_grader(own, tmp_path):
     problems = load_problems(written_set(own.parent), code=True)
-    drawn(tmp_path / "out", problems, AtPath("/here/model", "0123456789ab"))
+    draw_results(tmp_path / "out", problems, AtPath("/here/model", "0123456789ab"))
     elsewhere = tmp_path / "moved"
     elsewhere.mkdir()
     (elsewhere / "rules.py").write_text(OWN)
     moved = load_problems(written_set(elsewhere), code=True)
     assert moved[0].extractor != problems[0].extractor
-    drawn(tmp_path / "out", moved, AtPath("/there/model", "0123456789ab"))
+    draw_results(tmp_path / "out", moved, AtPath("/there/model", "0123456789ab"))
     for other in (AtPath("/there/model", "0123456789ac"), AtPath("/there/model", "")):
         with pytest.raises(InvalidSetting, match="contains a different run"):
-            drawn(tmp_path / "out", moved, other)
-    drawn(tmp_path / "named", problems, AtPath("a/b", "main"))
+            draw_results(tmp_path / "out", moved, other)
+    draw_results(tmp_path / "named", problems, AtPath("a/b", "main"))
     with pytest.raises(InvalidSetting, match="contains a different run"):
-        drawn(tmp_path / "named", problems, AtPath("c/d", "main"))  # a branch is no hash
+        draw_results(tmp_path / "named", problems, AtPath("c/d", "main"))  # a branch is no hash
 
 
 def test_grade_prints_text_answer_reference_and_verdict_one_line_each(own, tmp_path, capsys):
@@ -306,7 +306,7 @@ def test_grade_prints_text_answer_reference_and_verdict_one_line_each(own, tmp_p
 
 
 def test_grade_reads_folders_traces_and_sets_without_responses(own, tmp_path, capsys):
-    drawn(tmp_path / "out", load_problems(written_set(own.parent), code=True))
+    draw_results(tmp_path / "out", load_problems(written_set(own.parent), code=True))
     assert main(["grade", str(tmp_path / "out")]) == 0
     assert "\t4\tno answer" in capsys.readouterr().out
     assert main(["grade", str(tmp_path / "out" / "00001.jsonl"), "--extractor", "text"]) == 0

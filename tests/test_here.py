@@ -56,12 +56,12 @@ async def run(page) -> None:
 async def on_the_server(run: Run) -> str:
     """The trace of a run as the server's pages get it."""
     runs = Runs()
-    async for shown in runs.stream("visitor", lambda feed: draw_run(feed, runs, run)):
-        text = shown.text
+    async for view in runs.stream("visitor", lambda feed: draw_run(feed, runs, run)):
+        text = view.text
     return text
 
 
-async def drawn(page):
+async def lines_of_page(page):
     return parse_trace(await page.evaluate(f"{API}.text"))
 
 
@@ -82,7 +82,7 @@ async def test_the_browser_draws_the_run_of_the_link_until_stop_and_saves_a_page
     # the player may be at an earlier step, so nothing is finished
     assert "Finished" not in await page.inner_text("#watch .q-status")
     assert any(url.endswith("/engine.js") for url in fetched)
-    trace = await drawn(page)
+    trace = await lines_of_page(page)
     assert [s.proposal.response.tokens for s in trace.steps] == [
         s.proposal.response.tokens for s in RECORDED.steps[:13]
     ]
@@ -129,7 +129,7 @@ async def test_the_server_draws_the_same_run_where_the_browser_cannot(
     await run(page)
     await page.wait_for_function(f"{STATUS}.textContent.includes('drawn on the server: {why}')")
     assert "Finished" not in await page.inner_text("#watch .q-status")
-    trace = await drawn(page)
+    trace = await lines_of_page(page)
     assert trace.header.seed == 701
     here = parse_trace(await on_the_server(FEW))  # the same bits on one machine
     assert trace.steps == here.steps
@@ -153,9 +153,9 @@ async def test_what_a_browser_cannot_draw_has_a_reason(change, why):
     assert unsupported_reason(Run(prompt="2 + 2?").with_changes(**change)) == why
 
 
-@pytest.mark.parametrize("said", ["", "1", "[]", '{"why": 3}', '{"why": "", "seed": -1}', None])
-async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
-    assert BrowserReply.read(said).why
+@pytest.mark.parametrize("answer", ["", "1", "[]", '{"why": 3}', '{"why": "", "seed": -1}', None])
+async def test_a_word_that_is_none_leaves_the_run_to_the_server(answer):
+    assert BrowserReply.read(answer).why
 
 
 async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, tmp_path):
@@ -163,22 +163,22 @@ async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, 
     path.write_text(page_that_draws(), encoding="utf-8")
     context = await browser.new_context(offline=True)
     try:
-        shown, errors = await context.new_page(), []
-        shown.set_default_timeout(PATIENCE)
-        shown.on("pageerror", lambda error: errors.append(str(error)))
-        shown.on("console", lambda said: errors.append(said.text))
-        await shown.goto(path.as_uri())
-        await shown.click("#live summary")
+        opened, errors = await context.new_page(), []
+        opened.set_default_timeout(PATIENCE)
+        opened.on("pageerror", lambda error: errors.append(str(error)))
+        opened.on("console", lambda message: errors.append(message.text))
+        await opened.goto(path.as_uri())
+        await opened.click("#live summary")
         for name, value in (("steps", "12"), ("pool", "2")):
-            await shown.fill(f"#live [name={name}]", value)
-        await shown.click("#live .ql-go")
-        await shown.wait_for_selector("#live form[data-state=finished]")
-        trace = parse_trace(await shown.evaluate("document.querySelector('.qp').qalign.text"))
+            await opened.fill(f"#live [name={name}]", value)
+        await opened.click("#live .ql-go")
+        await opened.wait_for_selector("#live form[data-state=finished]")
+        trace = parse_trace(await opened.evaluate("document.querySelector('.qp').qalign.text"))
         assert [s.proposal.response.tokens for s in trace.steps] == [
             s.proposal.response.tokens for s in RECORDED.steps[:13]
         ]
-        await shown.click("#live >> text=New problem")
-        await shown.wait_for_selector(".qp >> text=This problem has not been run yet")
+        await opened.click("#live >> text=New problem")
+        await opened.wait_for_selector(".qp >> text=This problem has not been run yet")
         assert errors == []
     finally:
         await context.close()
@@ -191,24 +191,24 @@ async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path
     assert links == {p.name for p in pages}
     context = await browser.new_context(offline=True)
     try:
-        shown, errors = await context.new_page(), []
-        shown.on("pageerror", lambda error: errors.append(str(error)))
-        shown.on("console", lambda said: errors.append(said.text))
-        await shown.goto(pages[0].as_uri())
-        await shown.click("text=Glossary")
-        await shown.wait_for_selector("dt >> text=beta")
-        await shown.go_back()
-        await shown.click("text=Watch")
-        await shown.wait_for_selector("#live .ql-go")
-        await shown.wait_for_selector(".qp >> text=Recorded run")
-        await shown.go_back()
-        await shown.click("text=Lessons")
-        await shown.click("text=Skip")  # the first pass opens by itself
-        assert await shown.locator(".learn-list li h3").all_text_contents() == [
+        opened, errors = await context.new_page(), []
+        opened.on("pageerror", lambda error: errors.append(str(error)))
+        opened.on("console", lambda message: errors.append(message.text))
+        await opened.goto(pages[0].as_uri())
+        await opened.click("text=Glossary")
+        await opened.wait_for_selector("dt >> text=beta")
+        await opened.go_back()
+        await opened.click("text=Watch")
+        await opened.wait_for_selector("#live .ql-go")
+        await opened.wait_for_selector(".qp >> text=Recorded run")
+        await opened.go_back()
+        await opened.click("text=Lessons")
+        await opened.click("text=Skip")  # the first pass opens by itself
+        assert await opened.locator(".learn-list li h3").all_text_contents() == [
             load_lessons()[name].title for name in ("first-pass", "one-step")
         ]
         for name in ("first-pass", "one-step"):
-            await take(shown, load_lessons()[name])
+            await take(opened, load_lessons()[name])
         assert errors == []
     finally:
         await context.close()
@@ -225,9 +225,9 @@ async def take(page, lesson) -> None:
         await page.wait_for_selector(f".learn-panel h2 >> text='{stop.title}'")
         needs = stop.at.tab in SERVED
         assert await page.locator(f".learn-words >> text={NEEDS}").count() == needs
-        for said in predictions(stop):
-            sent = {"lesson": lesson.name, "stop": k, "prediction": said}
-            assert await page.evaluate(OUTCOME, sent) == check_prediction(stop, said), sent
+        for prediction in predictions(stop):
+            sent = {"lesson": lesson.name, "stop": k, "prediction": prediction}
+            assert await page.evaluate(OUTCOME, sent) == check_prediction(stop, prediction), sent
         if stop.ask:
             await page.click("text=Show me")
             await page.wait_for_selector(
@@ -239,7 +239,7 @@ async def take(page, lesson) -> None:
 
 
 def predictions(stop) -> list[str]:
-    """Of a stop with a question: each choice, or numbers about as far off as may be."""
+    """Return answers to a stop's question: each choice, or numbers about as far off as may be."""
     if stop.ask is None:
         return []
     if stop.ask.kind == "choice":

@@ -80,13 +80,13 @@ def hub(tmp_path_factory):
     (pickled / "config.json").write_bytes((lm / "config.json").read_bytes())
     (pickled / "pytorch_model.bin").write_bytes(b"pickled")
     repositories = {"tiny": lm, "tiny-rm": rm, "gated": lm, "pickled": pickled, "large": lm}
-    made = FakeHub(
+    fake = FakeHub(
         {f"owner/{name}": path for name, path in repositories.items()},
         gated=("owner/gated",),
         parameters={"owner/large": 70_000_000_000},
     )
-    yield made
-    made.stop()
+    yield fake
+    fake.stop()
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,12 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def said(hub, home):
+def outcomes(hub, home):
     """What the command line said in each case, with nothing fetched before the first."""
     client = ROOT / "tests" / "hub_client.py"
     cases = json.dumps([(arguments, PLENTY) for arguments in CASES.values()])
-    found = json.loads(python(client, cases, hub=hub, home=home).splitlines()[-1])
-    return dict(zip(CASES, found, strict=True))
+    replies = json.loads(python(client, cases, hub=hub, home=home).splitlines()[-1])
+    return dict(zip(CASES, replies, strict=True))
 
 
 def sentence(case):
@@ -111,58 +111,58 @@ def sentence(case):
     return case["error"]
 
 
-def test_a_run_with_both_models_from_the_hub(said):
-    assert said["fetched"]["status"] == 0, said["fetched"]["error"]
-    assert said["again"]["out"] == said["fetched"]["out"]
+def test_a_run_with_both_models_from_the_hub(outcomes):
+    assert outcomes["fetched"]["status"] == 0, outcomes["fetched"]["error"]
+    assert outcomes["again"]["out"] == outcomes["fetched"]["out"]
 
 
-def test_only_the_models_own_safetensors_and_text_are_fetched(hub, said):
+def test_only_the_models_own_safetensors_and_text_are_fetched(hub, outcomes):
     fetched = hub.fetched("owner/tiny")
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= fetched
     assert not {name for name in fetched if not name.endswith((".json", ".jinja", ".safetensors"))}
     assert not {name for name in fetched if "/" in name or name.startswith("consolidated")}
 
 
-def test_the_download_is_told_in_bytes(said):
-    told = re.findall(r"fetching owner/tiny: (\d+)% of \d+ MB", said["fetched"]["error"])
-    assert told[-1] == "100"
+def test_the_download_is_told_in_bytes(outcomes):
+    percents = re.findall(r"fetching owner/tiny: (\d+)% of \d+ MB", outcomes["fetched"]["error"])
+    assert percents[-1] == "100"
 
 
-def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, said):
-    assert "owner/other is neither a folder nor a model on the hub" in sentence(said["unknown"])
-    assert "accept its license on the hub and set HF_TOKEN" in sentence(said["gated"])
-    assert "no safetensors weights" in sentence(said["pickled"])
-    assert "is neither a folder nor a model on the hub" in sentence(said["malformed"])
-    assert "owner/large needs 260.8 GiB as float32 on cpu" in sentence(said["too large"])
+def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, outcomes):
+    assert "owner/other is neither a folder nor a model on the hub" in sentence(outcomes["unknown"])
+    assert "accept its license on the hub and set HF_TOKEN" in sentence(outcomes["gated"])
+    assert "no safetensors weights" in sentence(outcomes["pickled"])
+    assert "is neither a folder nor a model on the hub" in sentence(outcomes["malformed"])
+    assert "owner/large needs 260.8 GiB as float32 on cpu" in sentence(outcomes["too large"])
     for name in ("other", "gated", "pickled", "large"):
         assert not hub.fetched(f"owner/{name}")
 
 
 def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, tmp_path):
-    said = python("-c", REVISION, "main", hub=hub, home=tmp_path).splitlines()
-    assert said == [
+    outcomes = python("-c", REVISION, "main", hub=hub, home=tmp_path).splitlines()
+    assert outcomes == [
         *(COMMIT, COMMIT),
         "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag",
         "'../main' is not a revision of owner/tiny; name a commit, branch or tag",
     ]
 
 
-def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, said):
+def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, outcomes):
     gone = FakeHub({})
     gone.stop()
     cases = json.dumps([(CASES["again"], PLENTY), ([*RUN, "owner/never"], PLENTY)])
     client = ROOT / "tests" / "hub_client.py"
     cached, missing = json.loads(python(client, cases, hub=gone, home=home).splitlines()[-1])
-    assert cached["out"] == said["fetched"]["out"], cached["error"]
+    assert cached["out"] == outcomes["fetched"]["out"], cached["error"]
     assert "owner/never is not on this machine and the hub does not answer" in sentence(missing)
 
 
 def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
     file = SimpleNamespace(rfilename="model.safetensors", size=2**34)
-    found = SimpleNamespace(siblings=[file], sha=COMMIT, safetensors=None)
+    info = SimpleNamespace(siblings=[file], sha=COMMIT, safetensors=None)
     monkeypatch.setattr(loading.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**30))
     with pytest.raises(ModelLoadError, match=r"is 16.0 GiB to fetch and 1.0 GiB of disk are free"):
-        loading._check_listed(found, "owner/large", None, "cpu")
+        loading._check_listed(info, "owner/large", None, "cpu")
 
 
 def test_what_was_fetched_runs_offline(hub, tmp_path, monkeypatch):
@@ -172,8 +172,8 @@ def test_what_was_fetched_runs_offline(hub, tmp_path, monkeypatch):
     )
     monkeypatch.setenv("QALIGN_REGISTRY", str(registry))
     module, names = ("-m", "qalign_study"), ("owner/tiny@main", "mine")
-    told = python(*module, "fetch", *names, hub=hub, home=tmp_path)
-    for name, line in zip(names, told.splitlines(), strict=True):
+    output = python(*module, "fetch", *names, hub=hub, home=tmp_path)
+    for name, line in zip(names, output.splitlines(), strict=True):
         more = ", license mit" if name == "mine" else ""
         size = re.fullmatch(rf"{name}: [\d.]+ million parameters, ([\d.]+) MB{more}, in (.*)", line)
         assert size

@@ -21,10 +21,10 @@ class Grader(ToyLM):
 
     def __init__(self, *answers):
         super().__init__()
-        self.asked, self.answers = [], answers
+        self.prompts, self.answers = [], answers
 
     def encode(self, prompt):
-        self.asked.append(prompt)
+        self.prompts.append(prompt)
         return tuple(prompt.encode())
 
     async def extend(self, prompt_ids, prefix, *, seed):
@@ -50,15 +50,15 @@ async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_respons
     reward = await rm.score("What is 12 + 5?", RESPONSE)
     assert 4 <= reward <= 9
     assert reward == await rm.score("What is 12 + 5?", RESPONSE)
-    assert "What is 12 + 5?" in judge.asked[1]
-    assert RESPONSE.text in judge.asked[1]
+    assert "What is 12 + 5?" in judge.prompts[1]
+    assert RESPONSE.text in judge.prompts[1]
     assert rm.n_parameters == 7
 
 
 def test_a_judge_reads_its_question_for_every_grade_and_writes_to_its_limit():
     judge = Grader("4")
     rm = JudgeReward(judge)
-    (question,) = judge.asked  # with neither prompt nor response
+    (question,) = judge.prompts  # with neither prompt nor response
     assert rm.n_read(10, 30) == GRADES * (len(question.encode()) + 30 + judge.max_new_tokens)
 
 
@@ -119,7 +119,7 @@ def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "sentence"),
     [
         (" + ".join(f"r{k}" for k in range(9)), "at most 8 rewards"),
         ("0.1*embedded + " * 20_000 + "embedded", "at most 4,096 characters"),
@@ -128,8 +128,8 @@ def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():
         ("1*" * 2000, None),
     ],
 )
-def test_a_sum_without_end_is_refused(name, said):
-    with pytest.raises(InvalidSetting, match=said) if said else nullcontext():
+def test_a_sum_without_end_is_refused(name, sentence):
+    with pytest.raises(InvalidSetting, match=sentence) if sentence else nullcontext():
         reward_named(name)
 
 
@@ -145,19 +145,19 @@ async def test_two_preferences_steer_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "name", "said"),
+    ("code", "name", "sentence"),
     [
         ("def f(a, b): return 1", "g", "has no function or class g"),
         ("1 +", "f", "cannot be run (SyntaxError"),
         ("import no_such_module", "f", "cannot be run (ModuleNotFoundError"),
     ],
 )
-def test_a_file_without_the_function_is_refused(tmp_path, code, name, said):
+def test_a_file_without_the_function_is_refused(tmp_path, code, name, sentence):
     file = tmp_path / "rules.py"
     file.write_text(code)
     with pytest.raises(ModelLoadError) as raised:
         registry.load_reward_model(f"{file}:{name}", code=True)
-    assert said in str(raised.value)
+    assert sentence in str(raised.value)
 
 
 async def test_a_function_that_fails_is_one_sentence(tmp_path):
@@ -169,7 +169,7 @@ async def test_a_function_that_fails_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "sentence"),
     [
         ("raise ValueError('a\\nb')", "f failed with ValueError: a; fix the function"),
         (
@@ -181,13 +181,13 @@ async def test_a_function_that_fails_is_one_sentence(tmp_path):
         ("return __import__('numpy').zeros((99, 2))", "f returned array([[0., 0.],"),
     ],
 )
-async def test_whatever_a_function_does_is_one_short_line(tmp_path, code, said):
+async def test_whatever_a_function_does_is_one_short_line(tmp_path, code, sentence):
     file = tmp_path / "rules.py"
     file.write_text(f"def f(prompt, response): {code}")
     rm = registry.load_reward_model(f"{file}:f", code=True)
     with pytest.raises(InvalidReward) as raised:
         await rm.score("x", RESPONSE)
-    assert said in str(raised.value)
+    assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 200
 

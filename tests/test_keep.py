@@ -25,8 +25,8 @@ async def a_lesson(service: RoomService) -> tuple[dict[str, Any], Room, list[Any
     """A class of three that has predicted, opened one answer and drawn some steps."""
     lead, room, members = await a_class(service, 3)
     await do(service, lead, "turn", stop=1)
-    for member, said in zip(members, ("up", "down", "up"), strict=True):
-        service.predict(room.code, member.token, {"stop": 1, "prediction": said})
+    for member, answer in zip(members, ("up", "down", "up"), strict=True):
+        service.predict(room.code, member.token, {"stop": 1, "prediction": answer})
     await do(service, lead, "reveal")
     await do(service, lead, "turn", stop=2)
     service.predict(room.code, members[0].token, {"stop": 2, "prediction": "12.5"})
@@ -38,17 +38,17 @@ async def a_lesson(service: RoomService) -> tuple[dict[str, Any], Room, list[Any
 
 async def keep(service: RoomService, lead: dict[str, Any]) -> dict[str, Any]:
     """What the instructor's browser gets, as it arrives."""
-    found = await service.lead(lead["code"], lead["token"], {"do": "keep"})
-    return json.loads(json.dumps(found, allow_nan=False))
+    message = await service.lead(lead["code"], lead["token"], {"do": "keep"})
+    return json.loads(json.dumps(message, allow_nan=False))
 
 
 async def test_the_table_has_every_prediction_state_and_vote(service):
     lead, _room, members = await a_lesson(service)
-    found = await keep(service, lead)
-    rows = list(csv.DictReader(io.StringIO(found["table"])))
-    said = [(r["who"], r["at"], r["answer"], r["value"], r["right"]) for r in rows
+    kept = await keep(service, lead)
+    rows = list(csv.DictReader(io.StringIO(kept["table"])))
+    rows_of_predictions = [(r["who"], r["at"], r["answer"], r["value"], r["right"]) for r in rows
             if r["kind"] == "prediction"]  # fmt: skip
-    assert said == [
+    assert rows_of_predictions == [
         ("1", "2", "up", "down", "False"),
         ("1", "3", "12.5", "", ""),  # its answers are not open: the table does not tell them
         ("2", "2", "down", "down", "True"),
@@ -61,17 +61,17 @@ async def test_the_table_has_every_prediction_state_and_vote(service):
     ]
     votes = {r["who"] for r in rows if r["kind"] == "vote"}
     assert votes == {"base", "class", "target"}
-    assert [stop["title"] for stop in found["stops"]] == ["Which?", "How many?"]
-    assert [stop["value"] for stop in found["stops"]] == ["down", None]
+    assert [stop["title"] for stop in kept["stops"]] == ["Which?", "How many?"]
+    assert [stop["value"] for stop in kept["stops"]] == ["down", None]
 
 
 async def test_no_answer_in_the_table_is_a_formula_of_a_spreadsheet(service, monkeypatch):
     lead, _room, _members = await a_lesson(service)
-    for answer, told in (("=1+1", "'=1+1"), ("-2.5", "-2.5")):
+    for answer, cell in (("=1+1", "'=1+1"), ("-2.5", "-2.5")):
         monkeypatch.setattr(Room, "read", property(lambda _, read=answer: lambda _: read))
         table = (await keep(service, lead))["table"]
         rows = csv.DictReader(io.StringIO(table))
-        assert {row["answer"] for row in rows if row["kind"] == "state"} == {told}
+        assert {row["answer"] for row in rows if row["kind"] == "state"} == {cell}
 
 
 async def test_a_class_is_opened_again_as_it_was(service):
@@ -83,7 +83,7 @@ async def test_a_class_is_opened_again_as_it_was(service):
     assert new["code"] == lead["code"]  # so the members' link still leads there
     assert new["token"] != lead["token"]
     again = service.rooms.find(new["code"])
-    for number, said, rewards, token in before:
+    for number, guesses, rewards, token in before:
         assert service.join(new["code"], token) == {
             "code": new["code"],
             "token": token,
@@ -91,7 +91,7 @@ async def test_a_class_is_opened_again_as_it_was(service):
         }
         member = again.members[key_of(token)]
         await until(lambda m=member, own=rewards: rewards_of(m) == own)
-        assert (member.number, member.predictions, rewards_of(member)) == (number, said, rewards)
+        assert (member.number, member.predictions, rewards_of(member)) == (number, guesses, rewards)
     assert (again.stop, list(again.opened), again.run.prompt) == (2, [1], PROMPT)
     assert again.opened[1]["value"] == "down"
     assert service.join(new["code"], "")["code"] == new["code"]
@@ -126,10 +126,10 @@ async def test_the_model_alone_says_the_same_in_a_class_that_is_opened_again(ser
 
 async def test_a_saved_class_gives_no_place_away(service):
     lead, room, members = await a_lesson(service)
-    found = json.dumps(await keep(service, lead))
+    text = json.dumps(await keep(service, lead))
     for secret in (lead["token"], *(member.token for member in members)):
-        assert secret not in found
-    assert all(member.key in found for member in members)
+        assert secret not in text
+    assert all(member.key in text for member in members)
     for member in members:  # what the file does hold of a token is no token
         with pytest.raises(HTTPRefusal, match="given up"):
             service.predict(room.code, member.key, {"stop": 2, "prediction": "7"})

@@ -77,7 +77,7 @@ def texts_in(*words: Words) -> list[str]:
     return [t for part in words for t in ([part] if isinstance(part, str) else texts_in(*part[2:]))]
 
 
-def said(*words: Words) -> str:
+def text_of(*words: Words) -> str:
     """The texts one after another."""
     return "".join(texts_in(*words))
 
@@ -96,8 +96,8 @@ def test_the_page_falls_below_1e_minus_10_for_the_right_rule() -> None:
 
 @pytest.mark.parametrize("title", MISTAKES)
 def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
-    drawn = break_it.draw(WORLD, chain.FIRST_BETA, title)
-    fig, _ = drawn.figures[1]
+    section = break_it.draw(WORLD, chain.FIRST_BETA, title)
+    fig, _ = section.figures[1]
     assert values(fig, "this mistake").min() > 1e-3
     assert values(fig, "where it ends")[0] > 1e-3
     assert np.nanmin(values(fig, "right rule")) < 1e-7
@@ -146,31 +146,31 @@ def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
     right, left = values(fig, "y → y′", "x"), values(fig, "y′ → y", "x")
     assert right == pytest.approx(-left)
     assert sum(right) == pytest.approx(forth.total)
-    equal = said(*balance.describe(forth, back, 1.0, 1.0, EXACT))
+    equal = text_of(*balance.describe(forth, back, 1.0, 1.0, EXACT))
     assert "equal up to rounding" in equal
     assert "e+00" not in equal  # no difference is shown where there is none
     rule = MISTAKES["No length ratio"]
     forth, back = balance.pair(WORLD, 1.0, "ab·", "abca…", rule)
-    assert "differ by" in said(*balance.describe(forth, back, 1.0, 1.0, rule))
+    assert "differ by" in text_of(*balance.describe(forth, back, 1.0, 1.0, rule))
 
 
 def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
     hidden = beta.draw(WORLD, 1.0, 50, beta.HIDDEN)
-    shown = beta.draw(WORLD, 1.0, 50, beta.REVEALED)
+    section = beta.draw(WORLD, 1.0, 50, beta.REVEALED)
     here = at_beta(WORLD, 1.0)
     rate = style.percent(here.acceptance)
-    assert rate not in said(*hidden.words)
-    assert rate in said(*shown.words)
+    assert rate not in text_of(*hidden.words)
+    assert rate in text_of(*section.words)
     assert "acceptance" not in names_in(hidden.figures[1][0])
     assert style.number(here.acceptance) not in texts_in(hidden.figures[1][1])
-    assert style.number(here.acceptance) in texts_in(shown.figures[1][1])
+    assert style.number(here.acceptance) in texts_in(section.figures[1][1])
 
 
 def test_the_methods_curves_are_the_outcomes() -> None:
-    found = outcomes(Example())
-    fig = wrong.method_figure(found, "accuracy")
+    results = outcomes(Example())
+    fig = wrong.method_figure(results, "accuracy")
     for method in RULES:
-        expected = [o.accuracy for o in found if o.method == method]
+        expected = [o.accuracy for o in results if o.method == method]
         assert values(fig, curve_name(method)) == pytest.approx(expected)
 
 
@@ -179,17 +179,17 @@ def test_the_methods_curves_are_the_outcomes() -> None:
     [((1, 3, 1.0), "prefers A"), ((1, 3, 0.3), "prefers the hack"), ((1, 3, 5), "prefers B")],
 )
 def test_the_story_follows_beta(settings, words) -> None:
-    assert words in said(*wrong.draw(*settings).words)
+    assert words in text_of(*wrong.draw(*settings).words)
 
 
 @pytest.mark.parametrize(("copies", "word"), [(0, "help"), (90, "help"), (100, "slow the chain")])
 def test_block_moves_help_unless_a_field_nearly_always_copies_the_one_before(copies, word) -> None:
-    drawn = which_move.draw(copies, 50)
-    assert f"Here block moves {word}" in said(*drawn.words)
-    ratios = np.asarray(drawn.figures[1][0]["data"][0]["y"])
+    section = which_move.draw(copies, 50)
+    assert f"Here block moves {word}" in text_of(*section.words)
+    ratios = np.asarray(section.figures[1][0]["data"][0]["y"])
     assert ratios[0] > 3
     assert ratios[-1] == pytest.approx(0.5, abs=0.01), "half the steps do nothing"
-    here = values(drawn.figures[1][0], "your settings")
+    here = values(section.figures[1][0], "your settings")
     assert here == pytest.approx(ratios[which_move.COPIES.index(copies)])
 
 
@@ -243,19 +243,19 @@ def test_beta_star_matches_the_mode_and_not_the_variance() -> None:
 
 
 def test_where_the_formula_means_nothing_the_page_says_so() -> None:
-    drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
-    assert "no matching beta" in said(*drawn.words)
-    assert names_in(drawn.figures[0][0]) == {"model alone", "best of 2"}
-    drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
-    assert "The formula is asymptotic" in said(*drawn.words)
+    section = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
+    assert "no matching beta" in text_of(*section.words)
+    assert names_in(section.figures[0][0]) == {"model alone", "best of 2"}
+    section = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
+    assert "The formula is asymptotic" in text_of(*section.words)
 
 
 def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:
     from scipy.stats import kstest, norm
 
-    found = figures.normalised_maxima(32, trials=10_000, seed=1)
-    assert kstest(found, lambda z: norm.cdf(z) ** 32).pvalue > 1e-6
-    assert np.array_equal(found, figures.normalised_maxima(32, trials=10_000, seed=1))
+    maxima = figures.normalised_maxima(32, trials=10_000, seed=1)
+    assert kstest(maxima, lambda z: norm.cdf(z) ** 32).pvalue > 1e-6
+    assert np.array_equal(maxima, figures.normalised_maxima(32, trials=10_000, seed=1))
 
 
 @pytest.mark.recorded
@@ -266,11 +266,11 @@ def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_
     mixture, used = best_of_n.mixture_of(best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
     assert len(used) == 300
     assert mixture.means == pytest.approx((-3.0, 2.0), abs=0.3)
-    assert "2 components" in said(*best_of_n.describe(mixture, match(mixture, 32), used))
+    assert "2 components" in text_of(*best_of_n.describe(mixture, match(mixture, 32), used))
     for name, known in base_rewards().items():
         mixture, used = best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
         assert used == known.rewards
-        assert "BIC" in said(*best_of_n.describe(mixture, match(mixture, 64), used))
+        assert "BIC" in text_of(*best_of_n.describe(mixture, match(mixture, 64), used))
 
 
 def test_the_recorded_rewards_are_those_of_the_whole_traces_and_no_step_is_read(
@@ -354,9 +354,9 @@ def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> No
     world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0, 1.0]
     assert draw_section(section, world, [0, EXACTLY])[0] == ""
     world[0] = [["at the start", 1, 1, "two", 1], *rows_of("Mixed")[1:]]
-    message, shown = draw_section(section, world, [0, EXACTLY])
+    message, outputs = draw_section(section, world, [0, EXACTLY])
     assert "not a number" in message
-    assert shown == gr.skip()
+    assert outputs == gr.skip()
 
 
 def test_whatever_a_section_shows_stays_a_text() -> None:
@@ -395,10 +395,10 @@ def test_two_mistakes_are_right_in_one_world_and_say_so(title, lm) -> None:
     for world, harm in ((WORLD, True), (preset(lm), False)):
         for at in (0.3, 1.0, 5.0):
             assert (break_it.broken(world, at, MISTAKES[title]).distance > 1e-2) == harm
-        drawn = break_it.draw(world, 1.0, title)
-        assert ("does little harm" in said(*drawn.words)) != harm
+        section = break_it.draw(world, 1.0, title)
+        assert ("does little harm" in text_of(*section.words)) != harm
         # the distance at the last step is the one that stays, or there is none
-        last = values(drawn.figures[1][0], "this mistake")[-1]
+        last = values(section.figures[1][0], "this mistake")[-1]
         assert (last > 1e-2) == harm
 
 
@@ -450,8 +450,8 @@ def test_a_links_value_that_a_control_cannot_have_is_named_and_left_out(name, te
             gr.Number(0, elem_id="lab-part-0"),
         ]
     query = {f"lab-{name}": text, "lab-unknown": "1", "beta": "2"}
-    found, notices = from_query(query, controls)
-    assert found == {}
+    values, notices = from_query(query, controls)
+    assert values == {}
     assert len(notices) == 1
     assert f"lab-{name}" in notices[0]
 
@@ -462,11 +462,11 @@ def test_every_figure_has_a_place_and_a_table() -> None:
         with gr.Blocks():
             own = [control.value for control in section.controls()]
             view = section.view()
-        message, shown = draw_section(section, world, own)
+        message, outputs = draw_section(section, world, own)
         assert message == ""
-        figures = json.loads(shown)["figures"]
+        figures = json.loads(outputs)["figures"]
         places = view.html_template
         assert places.count('class="lab-plot"') == places.count("<details") == len(figures)
-        for shown in figures:
-            assert json.loads(shown["drawing"])["data"]
-            assert shown["table"][0] == "div.table"
+        for outputs in figures:
+            assert json.loads(outputs["drawing"])["data"]
+            assert outputs["table"][0] == "div.table"

@@ -183,12 +183,12 @@ async def changes(page: Any, place: str, words: Sequence[str], act: Awaitable[No
 
 async def curve(page: Any, plot: str, name: str) -> np.ndarray:
     """The y values that the browser draws for a trace."""
-    found = await page.evaluate(
+    values = await page.evaluate(
         """([plot, name]) =>
             document.querySelector(`#${plot}`).data.find(t => t.name === name)?.y""",
         [plot, name],
     )
-    return np.array(found, dtype=float)
+    return np.array(values, dtype=float)
 
 
 async def curve_is(page: Any, plot: str, name: str, expected: Sequence[float]) -> None:
@@ -203,7 +203,7 @@ async def curve_is(page: Any, plot: str, name: str, expected: Sequence[float]) -
     )
 
 
-async def drawn(page: Any, plot: str, name: str) -> None:
+async def wait_for_curve(page: Any, plot: str, name: str) -> None:
     """Wait until a plot has a trace of this name."""
     await page.wait_for_function(
         """([plot, name]) => (document.querySelector(`#${plot}`)?.data || [])
@@ -222,9 +222,9 @@ async def test_t_moves_the_chain_to_the_target_on_a_graph_that_stays(lab) -> Non
     for t in (4, 64):
         await slide(lab, "lab-t", t)
         await text_in(lab, "lab-convergence-told", style.number(float(exact[t])))
-        await drawn(lab, "lab-strip", f"after {t} steps")
-        shown = await curve(lab, "lab-strip", f"after {t} steps")
-        assert shown == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
+        await wait_for_curve(lab, "lab-strip", f"after {t} steps")
+        values = await curve(lab, "lab-strip", f"after {t} steps")
+        assert values == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
         await lab.wait_for_function(
             f"location.search === '?tab=lab&lab-opened=Convergence&lab-t={t}'"
         )
@@ -268,7 +268,7 @@ async def test_play_moves_t_until_pause_and_quick_moves_end_on_the_last_one(lab)
         }"""
     )
     await text_in(lab, "lab-convergence-told", "at t = 32")
-    await drawn(lab, "lab-strip", "after 32 steps")
+    await wait_for_curve(lab, "lab-strip", "after 32 steps")
 
 
 FITS = """(plot) => {
@@ -287,7 +287,7 @@ async def test_an_anchor_opens_its_section_and_what_was_hidden_is_drawn_at_its_f
     await page.wait_for_function("location.search.includes('lab-opened=Convergence')")
     assert not await page.evaluate("location.hash")
     await slide(page, "lab-t", 24)
-    await drawn(page, "lab-strip", "after 24 steps")
+    await wait_for_curve(page, "lab-strip", "after 24 steps")
     await page.locator("#lab-play").click()
     await page.locator("#tab-watch-button").click()
     await page.wait_for_function(
@@ -296,7 +296,7 @@ async def test_an_anchor_opens_its_section_and_what_was_hidden_is_drawn_at_its_f
     await page.set_viewport_size({"width": 700, "height": 900})
     await page.locator("#tab-lab-button").click()
     await page.wait_for_function(FITS, arg="lab-strip")
-    await drawn(page, "lab-strip", "after 256 steps")
+    await wait_for_curve(page, "lab-strip", "after 256 steps")
     await open_section(page, "Beta")
     await page.wait_for_function(FITS, arg="lab-sweep")
     for anchor, plot in (("wrong", "proxy"), ("break", "wrong")):
@@ -348,22 +348,22 @@ async def test_every_editor_beta_and_the_presets_change_the_world(lab) -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> None:
-    told = "lab-balance-told"
+    words_id = "lab-balance-told"
     await begin(lab, "Detailed balance")
-    await text_in(lab, told, "The two flows are equal")
+    await text_in(lab, words_id, "The two flows are equal")
 
     def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
         return [balance.format_flow(f.total) for f in balance.pair(WORLD, beta, y, z, rule)]
 
-    await text_in(lab, told, flows(1.0, "ab·", "abca…")[0])
-    await changes(lab, told, flows(1.0, "aa·", "abca…"), pick(lab, "lab-y", "aa·"))
-    await changes(lab, told, flows(1.0, "aa·", "b·"), pick(lab, "lab-z", "b·"))
-    await changes(lab, told, flows(0.7, "aa·", "b·"), slide(lab, "lab-beta", 0.7))
+    await text_in(lab, words_id, flows(1.0, "ab·", "abca…")[0])
+    await changes(lab, words_id, flows(1.0, "aa·", "abca…"), pick(lab, "lab-y", "aa·"))
+    await changes(lab, words_id, flows(1.0, "aa·", "b·"), pick(lab, "lab-z", "b·"))
+    await changes(lab, words_id, flows(0.7, "aa·", "b·"), slide(lab, "lab-beta", 0.7))
     no_ratio = MISTAKES["No length ratio"]
     forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio)
     unequal = f"differ by {100 * balance.residual(forth, back):.1f}%"
     move = pick(lab, "lab-rule", no_ratio.name)
-    await changes(lab, told, [unequal, balance.format_flow(back.total)], move)
+    await changes(lab, words_id, [unequal, balance.format_flow(back.total)], move)
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -373,7 +373,7 @@ async def test_every_mistake_shows_its_distance(lab) -> None:
         await press(lab, "lab-mistake", name)
         distance = break_it.broken(WORLD, 1.0, rule).distance
         await text_in(lab, "lab-break-told", style.number(distance))
-        await drawn(lab, "lab-wrong", name.lower())
+        await wait_for_curve(lab, "lab-wrong", name.lower())
     distance = break_it.broken(WORLD, 0.5, rule).distance
     move = slide(lab, "lab-beta", 0.5)
     await changes(lab, "lab-break-told", [style.number(distance)], move)
@@ -393,9 +393,9 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     assert rate not in await lab.inner_text("#lab-beta-told")
     words = [f"you guessed 62%, and {rate}", style.percent(here.acceptance_changed)]
     await changes(lab, "lab-beta-told", words, press(lab, "lab-reveal", beta.REVEALED))
-    await drawn(lab, "lab-sweep", "acceptance")
-    shown = await curve(lab, "lab-sweep", "acceptance")
-    assert shown == pytest.approx([point.acceptance for point in sweep(WORLD)])
+    await wait_for_curve(lab, "lab-sweep", "acceptance")
+    values = await curve(lab, "lab-sweep", "acceptance")
+    assert values == pytest.approx([point.acceptance for point in sweep(WORLD)])
 
 
 def alignment_facts(mixture: Mixture, n: int) -> list[str]:
@@ -409,27 +409,27 @@ async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_
     lab,
 ) -> None:
     await open_section(lab, "Best-of-n")
-    told = "lab-best-of-n-told"
-    await text_in(lab, told, alignment_facts(TWO, 32)[0])
-    await changes(lab, told, alignment_facts(TWO, 256), press(lab, "lab-n", "256"))
+    words_id = "lab-best-of-n-told"
+    await text_in(lab, words_id, alignment_facts(TWO, 32)[0])
+    await changes(lab, words_id, alignment_facts(TWO, 256), press(lab, "lab-n", "256"))
     for name, value, mixture in (
         ("lab-share", 70, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 1.0))),
         ("lab-sd2", 2, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 2.0))),
         ("lab-sd1", 2.4, Mixture((0.3, 0.7), (-1.5, 1.0), (2.4, 2.0))),
     ):
-        await changes(lab, told, alignment_facts(mixture, 256), slide(lab, name, value))
+        await changes(lab, words_id, alignment_facts(mixture, 256), slide(lab, name, value))
     for name, value, mixture in (  # beta*(n) does not depend on the means; the mode does
         ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
         ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
     ):
         mode = style.number(match(mixture, 256).mode)
-        await changes(lab, told, [mode], slide(lab, name, value))
+        await changes(lab, words_id, [mode], slide(lab, name, value))
     known = list(base_rewards().values())[-1]
     mixture = fit_mixture(known.rewards)
     assert mixture is not None
     await lab.locator("#lab-source input").click()
     await changes(
-        lab, told, [f"BIC {mixture.bic:.1f}"],
+        lab, words_id, [f"BIC {mixture.bic:.1f}"],
         lab.get_by_role("option", name=known.title(60)).click(),
     )  # fmt: skip
     await lab.locator("#lab-source input").click()
@@ -440,7 +440,7 @@ async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_
     mixture = fit_mixture(rewards.tolist())
     assert mixture is not None
     own = lab.locator("#lab-pasted textarea").fill(" ".join(map(str, rewards)))
-    await changes(lab, told, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
+    await changes(lab, words_id, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -466,7 +466,7 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
     await open_section(lab, "When is a chain worth it?")
-    await drawn(lab, "lab-worth", "QAlign")
+    await wait_for_curve(lab, "lab-worth", "QAlign")
     settings: dict[str, Any] = {"decisions": 12, "chance": 60, "near-miss": 98, "worth-beta": 0.3}
     for name, value in (
         ("decisions", 8), ("chance", 70), ("near-miss", 80), ("worth-beta", 0.5), ("agree", 40),
@@ -477,9 +477,9 @@ async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
             settings["decisions"], settings["chance"] / 100, settings["near-miss"] / 100,
             settings["worth-beta"], settings.get("agree", 0) / 100,
         )  # fmt: skip
-        found = explore(situation, most=256)
-        await curve_is(lab, "lab-worth", "QAlign", found.right["qalign"].mean(axis=1).tolist())
-        await curve_is(lab, "lab-worth", CEILING, found.any_of.tolist())
+        results = explore(situation, most=256)
+        await curve_is(lab, "lab-worth", "QAlign", results.right["qalign"].mean(axis=1).tolist())
+        await curve_is(lab, "lab-worth", CEILING, results.any_of.tolist())
     await press(lab, "lab-budget", "64")
     await text_in(lab, "lab-worth-told", "At least one of 64 is right")
 
@@ -514,7 +514,7 @@ async def test_a_link_shows_what_its_sender_saw(lab, visit, toy_app) -> None:
     other = await visit(f"{toy_app}{query}")
     distance = break_it.broken(preset("Long-winded"), 0.6, rule).distance
     await text_in(other, "lab-break-told", style.number(distance))
-    await drawn(other, "lab-wrong", name.lower())
+    await wait_for_curve(other, "lab-wrong", name.lower())
     assert await other.locator("#lab-section-beta").is_hidden()
     assert await other.locator("#lab-mistake input:checked").input_value() == name
     assert await other.locator("#lab-beta input[type=number]").input_value() == "0.6"
@@ -551,10 +551,10 @@ async def test_the_lab_opens_on_beta_and_all_figures_are_on_the_first_screen_and
     assert await page.locator("#lab-section-convergence").is_hidden()
     assert "lab-" not in page.url
     first = ("target", "strip", "flow", "wrong", "densities", "accuracy", "worth", "moves")
-    told = ("sweep", "strip", "flow", "wrong", "betas", "accuracy", "worth-map", "moves-map")
+    described = ("sweep", "strip", "flow", "wrong", "betas", "accuracy", "worth-map", "moves-map")
     for width, height in ((1280, 800), (360, 740)):
         await page.set_viewport_size({"width": width, "height": height})
-        for section, plot, with_numbers in zip(SECTIONS, first, told, strict=True):
+        for section, plot, with_numbers in zip(SECTIONS, first, described, strict=True):
             await open_section(page, section.name)
             await page.evaluate("scrollTo(0, 0)")
             place = page.locator(f"#lab-{plot}")

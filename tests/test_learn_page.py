@@ -60,8 +60,8 @@ async def predict(page, stop, right: bool) -> None:
     """Make a right or a wrong prediction with the keyboard alone, and read what is said of it."""
     ask, value = stop.ask, check_prediction(stop, "")["value"]
     if ask.kind == "choice":
-        said = next(option for option in ask.options if (option == value) == right)
-        place = list(ask.options).index(said)
+        guess = next(option for option in ask.options if (option == value) == right)
+        place = list(ask.options).index(guess)
         await tab_to(page, ".learn-panel input[type=radio]")
         await page.keyboard.press("Space")
         for _ in range(place):
@@ -69,9 +69,9 @@ async def predict(page, stop, right: bool) -> None:
     elif ask.kind == "number":
         number = value_of(ask.fact, ask.then) + 0.0
         number *= 100 if isinstance(value_of(ask.fact, ask.then), Share) else 1
-        said = f"{number if right else number + 2 * ask.within + 1:.6f}"
+        guess = f"{number if right else number + 2 * ask.within + 1:.6f}"
         await tab_to(page, "#learn-number")
-        await page.keyboard.type(said)
+        await page.keyboard.type(guess)
     else:
         await tab_to(page, "#learn-spot")
         await page.keyboard.press("End" if not right else "Home")
@@ -82,10 +82,10 @@ async def predict(page, stop, right: bool) -> None:
         )
         for _ in range(steps if right else 0):
             await page.keyboard.press("ArrowRight")
-        said = await page.input_value("#learn-spot")
+        guess = await page.input_value("#learn-spot")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(f".learn-status[data-right={'true' if right else 'false'}]")
-    assert await page.inner_text(".learn-status") == check_prediction(stop, said)["explanation"]
+    assert await page.inner_text(".learn-status") == check_prediction(stop, guess)["explanation"]
 
 
 async def walk(page, lesson) -> None:
@@ -138,8 +138,8 @@ async def kept(page, lesson) -> None:
         sheet = Path(await (await saved.value).path()).read_text(encoding="utf-8")
         for stop in lesson.stops:
             if stop.ask:
-                asked = fill_facts(stop.ask.question, stop.ask.then, stop.ask.then)
-                assert asked[:20] in sheet
+                words = fill_facts(stop.ask.question, stop.ask.then, stop.ask.then)
+                assert words[:20] in sheet
         assert "You: " in sheet
         assert "(right)" in sheet
         assert "(not right)" in sheet
@@ -158,16 +158,16 @@ async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(visit, toy_
 async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
     visit, visitors, toy_app
 ):
-    asked: list[str] = []
-    visitors.on("request", heard := lambda request: asked.append(request.post_data or ""))
+    bodies: list[str] = []
+    visitors.on("request", heard := lambda request: bodies.append(request.post_data or ""))
     try:
         page = await visit(f"{toy_app}?lesson=UNKNOWN", first=True)
         await page.wait_for_selector("#learn-host", state="attached")
-        drawn = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        await page.evaluate(drawn)
+        frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        await page.evaluate(frames)
     finally:
         visitors.remove_listener("request", heard)
-    assert not any("UNKNOWN" in said and "fn_name" in said for said in asked)
+    assert not any("UNKNOWN" in body and "fn_name" in body for body in bodies)
     assert await page.locator(".learn-panel").count() == 0
 
 
@@ -219,8 +219,8 @@ async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_ac
     await page.evaluate(AXE.read_text(encoding="utf-8"))
     for dark in (False, True):
         await page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", dark)
-        found = await page.evaluate("axe.run('.learn-panel')")
-        assert [v["id"] for v in found["violations"]] == []
+        report = await page.evaluate("axe.run('.learn-panel')")
+        assert [v["id"] for v in report["violations"]] == []
     ways = ("#learn-number", ".learn-panel fieldset")
     for stop, way in zip(LESSONS["one-step"].stops, ways, strict=False):
         await titled(page, stop.title)
@@ -273,11 +273,11 @@ async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_i
 async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(visit, toy_app, monkeypatch):
     lesson = LESSONS["worth"]
     k = next(k for k, stop in enumerate(lesson.stops) if stop.at.set == "long")
-    drawn = threading.Event()
+    finish = threading.Event()
 
     def slow(path: Path) -> tuple[str, str]:
         if path.stem == "long":
-            drawn.wait(60)
+            finish.wait(60)
         return show(path)
 
     monkeypatch.setattr("components.results.page.show", slow)
@@ -290,7 +290,7 @@ async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(visit, toy
     await page.get_by_text("The figure is being drawn…").wait_for()
     assert await page.get_attribute(".learn-status", "data-right") == ""
     assert await page.locator(".learn-next").is_disabled()
-    drawn.set()
+    finish.set()
     await page.wait_for_selector(".learn-status[data-right=false]")
     assert "of long" in await page.text_content("#results-facts")
     await figure.wait_for(state="visible")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.recorded
 
 TEACHING = Path(__file__).parent.parent / "docs" / "teaching.md"
 LESSONS = load_lessons()
-ASKED = [
+QUESTIONS = [
     pytest.param(stop, id=f"{name}-{k}")
     for name, lesson in LESSONS.items()
     for k, stop in enumerate(lesson.stops, start=1)
@@ -81,12 +81,12 @@ def test_what_goes_to_the_browser_is_whole_and_tells_no_outcome(lesson):
             assert stop.ask.wrong not in text
 
 
-@pytest.mark.parametrize("stop", ASKED)
+@pytest.mark.parametrize("stop", QUESTIONS)
 def test_every_prediction_can_be_right_and_wrong(stop):
     unasked = check_prediction(stop, "")
     assert unasked["right"] is None
     if stop.ask.kind == "choice":
-        verdicts = {said: check_prediction(stop, said)["right"] for said in stop.ask.options}
+        verdicts = {answer: check_prediction(stop, answer)["right"] for answer in stop.ask.options}
         assert sum(verdicts.values()) == 1
         assert verdicts[unasked["value"]]
     else:
@@ -97,7 +97,7 @@ def test_every_prediction_can_be_right_and_wrong(stop):
         assert not check_prediction(stop, str(number + 2 * stop.ask.within + 1))["right"]
 
 
-@pytest.mark.parametrize("stop", ASKED)
+@pytest.mark.parametrize("stop", QUESTIONS)
 def test_what_is_told_to_those_who_are_right_is_not_told_again_to_the_others(stop):
     clauses = re.compile(r"[.:;?!]\s")
     right, wrong = (set(clauses.split(text)) for text in (stop.ask.right, stop.ask.wrong))
@@ -121,15 +121,15 @@ def test_the_chain_that_is_stuck_has_the_lowest_r_hat_of_its_own():
         for steps in run_of("stuck").chains.values()
     ]
     alone, together = [agreement([each]) for each in rewards], agreement(rewards)
-    own = [found.rhat for found in alone]
+    own = [verdict.rhat for verdict in alone]
     assert min(own) == own[1]
     assert max(own) < together.rhat
     # each chain alone would have warned, so the lesson does not say that none would
-    assert [found.is_mixed for found in (*alone, together)] == [False] * 5
-    assert len({format_value(found.limit) for found in alone}) == 1
+    assert [verdict.is_mixed for verdict in (*alone, together)] == [False] * 5
+    assert len({format_value(verdict.limit) for verdict in alone}) == 1
     assert check_prediction(stop, "lowest")["right"]
-    for said in ("lowest", "highest"):
-        text = check_prediction(stop, said)["explanation"]
+    for word in ("lowest", "highest"):
+        text = check_prediction(stop, word)["explanation"]
         assert all(format_value(n) in text for n in (*own, alone[1].limit, together.rhat))
     assert [value_of(f"chain_says:{chain}", place) for chain in (0, 2, 3)] == ["63"] * 3
     assert value_of("chain_says:1", place) != "63"
@@ -138,7 +138,7 @@ def test_the_chain_that_is_stuck_has_the_lowest_r_hat_of_its_own():
 def test_what_is_shown_unasked_speaks_of_no_guess():
     speaks = re.compile(r"(The other|No\b|Not\b|It is( not)?:|Yes)")
     assert speaks.match("The other one: {reward} for the old text.")
-    wrong = [each.values[0].ask.wrong for each in ASKED]
+    wrong = [each.values[0].ask.wrong for each in QUESTIONS]
     assert [text for text in wrong if speaks.match(text)] == []
 
 
@@ -209,13 +209,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("old", "new", "said"), WRONG.values(), ids=WRONG)
-def test_a_wrong_file_gets_one_sentence_with_its_place(tmp_path, old, new, said):
+@pytest.mark.parametrize(("old", "new", "sentence"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_gets_one_sentence_with_its_place(tmp_path, old, new, sentence):
     assert old in GOOD
     with pytest.raises(InvalidLesson) as error:
         read_lesson(written(tmp_path, GOOD.replace(old, new, 1)))
     assert isinstance(error.value, QAlignError)
-    assert said in str(error.value)
+    assert sentence in str(error.value)
     assert str(error.value).startswith("1-a.toml")
     assert "\n" not in str(error.value)
 
@@ -227,9 +227,9 @@ def test_a_lesson_goes_on_with_one_that_there_is(tmp_path):
 
 
 def test_what_the_browser_says_is_an_answer_or_refused():
-    asked = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "choice")
+    stop = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "choice")
     with pytest.raises(ValueError, match="not one of the options"):
-        check_prediction(asked, "<script>")
+        check_prediction(stop, "<script>")
     number = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "number")
     with pytest.raises(ValueError, match="convert"):
         check_prediction(number, "many")

@@ -49,13 +49,13 @@ async def test_ids_go_both_ways_and_the_eos_counts(server):
     assert type(lm) is type(connect(server, approximate=True)) is LlamaCppLanguageModel
     assert (lm.id, lm.context_length, lm.n_parameters, lm.eos) == ("tiny.gguf", 192, 95_296, EOS)
     ids = lm.encode(PROMPT)
-    drawn = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
-    assert {r.finished for r in drawn} == {True, False}
-    for response in drawn:
+    responses = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
+    assert {r.finished for r in responses} == {True, False}
+    for response in responses:
         assert response.finished == (response.tokens[-1] in EOS)
         assert response.finished or len(response) == 14
         assert list(response.log_probs) == pytest.approx([-1 - id / 100 for id in response.tokens])
-    longest = max(drawn, key=len)
+    longest = max(responses, key=len)
     again = await lm.extend(ids, longest.tokens[:9], seed=1)
     assert again.tokens[:9] == longest.tokens[:9]
     assert server.bodies[-1]["prompt"] == [*ids, *longest.tokens[:9]]
@@ -77,7 +77,7 @@ async def test_every_sampler_is_named_so_that_no_option_of_the_server_leaks_in(s
 
 
 @pytest.mark.parametrize(
-    ("fixed", "said"),
+    ("fixed", "words"),
     [
         ({"grammar": "root ::= [a-z]"}, "samples with grammar = 'root ::= [a-z]' whatever"),
         ({"stop": ["\n"]}, r"samples with stop = ['\n'] whatever"),
@@ -87,11 +87,11 @@ async def test_every_sampler_is_named_so_that_no_option_of_the_server_leaks_in(s
         ({"logit_bias": 5}, "an answer without generation_settings"),
     ],
 )
-def test_a_server_that_samples_otherwise_than_it_is_asked_to_is_refused(server, fixed, said):
+def test_a_server_that_samples_otherwise_than_it_is_asked_to_is_refused(server, fixed, words):
     server.fixed = fixed
     with pytest.raises(ModelLoadError) as raised:
         connect(server)
-    assert said in sentence(raised)
+    assert words in sentence(raised)
 
 
 async def test_what_either_side_takes_for_an_end_is_one(server, folder):
@@ -100,9 +100,9 @@ async def test_what_either_side_takes_for_an_end_is_one(server, folder):
     server.ends = (2,)  # it goes on behind a 5, which is cut off here
     lm = connect(server)
     assert lm.eos == EOS
-    drawn = [await lm.extend(lm.encode(PROMPT), (), seed=k) for k in range(40)]
-    assert {r.tokens[-1] for r in drawn if r.finished} == {*EOS}
-    for response in drawn:
+    responses = [await lm.extend(lm.encode(PROMPT), (), seed=k) for k in range(40)]
+    assert {r.tokens[-1] for r in responses if r.finished} == {*EOS}
+    for response in responses:
         assert not any(token in EOS for token in response.tokens[:-1])
         assert len(response.log_probs) == len(response)
 
@@ -139,20 +139,20 @@ async def test_what_may_pass_is_tried_again_with_the_same_seed(server, fault):
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "words"),
     [
         ("other prompt", "changes ids"),
         ("no end", "up to the first EOS"),
         *((fault, f"ids from 0 to {N_VOCABULARY - 1}") for fault in IDS),
     ],
 )
-async def test_what_will_not_pass_is_not_tried_again(server, fault, said):
+async def test_what_will_not_pass_is_not_tried_again(server, fault, words):
     lm = connect(server)
     server.bodies.clear()
     server.lasting = fault
     with pytest.raises(ModelContractError) as raised:
         await lm.extend(lm.encode(PROMPT), (), seed=1)
-    assert said in sentence(raised)
+    assert words in sentence(raised)
     assert len(server.bodies) == 1
 
 

@@ -62,7 +62,7 @@ def test_a_users_words_cannot_pose_as_a_conversation():
 
 
 @pytest.mark.parametrize(
-    ("messages", "says"),
+    ("messages", "sentence"),
     [
         ("text", "must be a list"),
         (7, "must be a list"),
@@ -76,8 +76,8 @@ def test_a_users_words_cannot_pose_as_a_conversation():
         (["hello"], "must have a role and a content"),
     ],
 )
-def test_what_is_no_conversation_gets_one_sentence(messages, says):
-    with pytest.raises(InvalidPrompt, match=says) as raised:
+def test_what_is_no_conversation_gets_one_sentence(messages, sentence):
+    with pytest.raises(InvalidPrompt, match=sentence) as raised:
         format_prompt(messages)
     assert "\n" not in str(raised.value)
 
@@ -138,18 +138,18 @@ def test_a_model_trained_on_single_messages_refuses_others():
 
 
 @pytest.mark.parametrize(
-    ("template", "says"),
+    ("template", "sentence"),
     [
         ("{{ raise_exception('no system role') }}", "template refuses these messages .no system"),
         ("{{ messages[-1].content }}", "template leaves out a system message"),
     ],
 )
-def test_a_template_that_refuses_or_forgets_a_message_is_an_error(pair, template, says):
+def test_a_template_that_refuses_or_forgets_a_message_is_an_error(pair, template, sentence):
     text = Text(pair[0]._text._tokenizer)
     known = text._tokenizer.chat_template
     try:
         text._tokenizer.chat_template = template
-        with pytest.raises(InvalidPrompt, match=says):
+        with pytest.raises(InvalidPrompt, match=sentence):
             text.prompt(format_prompt(TALK))
     finally:
         text._tokenizer.chat_template = known

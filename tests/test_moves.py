@@ -120,7 +120,9 @@ def test_the_worlds_have_several_lengths_a_forced_end_and_every_kind_of_refusal(
         assert 0.01 < cut < 0.99
         for y in lm.support:
             seen |= {
-                made.reason for _, made in outcomes(lm, BLOCK, y) if isinstance(made, NoProposal)
+                refusal.reason
+                for _, refusal in outcomes(lm, BLOCK, y)
+                if isinstance(refusal, NoProposal)
             }
     gap = EnumerableLM(  # behind "a:" nothing but the end can come
         lambda prefix: [0.5, 0.4, 0.1] if prefix[-2:] != (0, 1) else [0, 0, 1],
@@ -128,7 +130,11 @@ def test_the_worlds_have_several_lengths_a_forced_end_and_every_kind_of_refusal(
         max_new_tokens=5,
     )
     for y in gap.support:
-        seen |= {made.reason for _, made in outcomes(gap, BLOCK, y) if isinstance(made, NoProposal)}
+        seen |= {
+            refusal.reason
+            for _, refusal in outcomes(gap, BLOCK, y)
+            if isinstance(refusal, NoProposal)
+        }
     assert seen == {
         "the text has no block",
         "the text was cut at the length limit",
@@ -161,8 +167,10 @@ class WithoutTheTail:
     """A block whose tail's probability is forgotten."""
 
     async def propose(self, choices, y):
-        made = await BLOCK.propose(choices, y)
-        return made if isinstance(made, NoProposal) else replace(made, log_correction=())
+        proposal = await BLOCK.propose(choices, y)
+        return (
+            proposal if isinstance(proposal, NoProposal) else replace(proposal, log_correction=())
+        )
 
 
 @dataclass(frozen=True)
@@ -170,9 +178,9 @@ class SuffixWhereRefused:
     """A block move that becomes a suffix move where it is refused."""
 
     async def propose(self, choices, y):
-        made = await BLOCK.propose(choices, y)
-        if not isinstance(made, NoProposal):
-            return made
+        proposal = await BLOCK.propose(choices, y)
+        if not isinstance(proposal, NoProposal):
+            return proposal
         kept = choices.uniform(len(y), "again")
         new = await choices.extend(y, kept, role="again suffix")
         return Proposal(new, kept, length_ratio(new=len(new), old=len(y)))
@@ -183,8 +191,10 @@ class LengthsForWeights:
     """Cuts by weight that keep the paper's ratio of lengths."""
 
     async def propose(self, choices, y):
-        made = await Entropy().propose(choices, y)
-        return replace(made, log_correction=length_ratio(new=len(made.response), old=len(y)))
+        proposal = await Entropy().propose(choices, y)
+        return replace(
+            proposal, log_correction=length_ratio(new=len(proposal.response), old=len(y))
+        )
 
 
 @dataclass(frozen=True)
@@ -209,13 +219,15 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_every_wrong_rule_breaks_balance_by_more_than_its_margin(name, sharpness):
     move, margin = WRONG[name]
-    found = []
+    misses = []
     for seed in range(4):
         chain = exact_chain(world(seed), table(seed), Target(0.6, sharpness), Rule(move=move))
-        found.append(residuals(chain)[0])
-    print(f"{name}, sharpness {sharpness:g}: balance fails by {min(found):.0e} to {max(found):.0e}")
-    assert max(found) > margin
-    assert min(found) > 1e-9
+        misses.append(residuals(chain)[0])
+    print(
+        f"{name}, sharpness {sharpness:g}: balance fails by {min(misses):.0e} to {max(misses):.0e}"
+    )
+    assert max(misses) > margin
+    assert min(misses) > 1e-9
 
 
 def test_cutting_in_the_first_half_is_right_where_all_lengths_are_one():
@@ -475,10 +487,10 @@ RUN = Run(PROMPT, extractor="text", lm="w", rm="table", move=MIX, steps=60, pool
 
 @pytest.fixture(scope="module")
 def lines():
-    return drawn(RUN)
+    return draw_steps(RUN)
 
 
-def drawn(run, known=None):
+def draw_steps(run, known=None):
     async def all_of():
         return [item.line async for item in record(LM, RM, run, known=known)]
 
@@ -494,12 +506,12 @@ def test_a_trace_of_blocks_comes_back_and_goes_on_bit_for_bit(lines):
     assert again.steps == trace.steps
     assert [s.log_correction for s in again.steps] == [s.log_correction for s in trace.steps]
     half = [line for line in lines[:41] if '"type":"end"' not in line]
-    rest = drawn(RUN, parse_trace("".join(half)))
+    rest = draw_steps(RUN, parse_trace("".join(half)))
     assert sorted(half + rest) == sorted(lines)
 
 
 def test_a_trace_of_the_papers_move_has_nothing_of_other_moves():
-    text = "".join(drawn(RUN.with_changes(move="suffix")))
+    text = "".join(draw_steps(RUN.with_changes(move="suffix")))
     for word in ("move", "kept_again", "log_correction", "refused", "log_probs"):
         assert f'"{word}"' not in text
 

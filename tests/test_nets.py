@@ -198,9 +198,9 @@ async def test_a_row_that_fails_changes_no_bit_of_the_others():
         return forward(input_ids, **options)
 
     model.forward = failing
-    asked = [lm.extend(ids, (), seed=seed) for seed in range(6)]
-    asked.insert(3, lm.extend((*ids, poison), (), seed=1))
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert isinstance(found.pop(3), EngineError)
-    assert found == alone
+    requests = [lm.extend(ids, (), seed=seed) for seed in range(6)]
+    requests.insert(3, lm.extend((*ids, poison), (), seed=1))
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    assert isinstance(results.pop(3), EngineError)
+    assert results == alone
     lm.close()

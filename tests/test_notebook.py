@@ -38,10 +38,10 @@ def test_every_cell_runs_and_shows_something():
     first, *rest = cells()
     run(first, names)
     for code in rest:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            shown = run(code, names)
-        assert said.getvalue() or "iframe" in shown._repr_html_(), code
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            display = run(code, names)
+        assert printed.getvalue() or "iframe" in display._repr_html_(), code
     assert len(rest) >= 8
 
 

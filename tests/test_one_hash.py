@@ -59,7 +59,7 @@ def fingerprint(trace: Trace, first: int = FIRST) -> str:
     return hashlib.sha256(repr((steps, pool)).encode()).hexdigest()
 
 
-async def drawn(run: Run = RUN, **options: int) -> Trace:
+async def draw_trace(run: Run = RUN, **options: int) -> Trace:
     lm = load_language_model(run.lm, sampling=run.sampling, **options)
     rm = load_reward_model(run.rm)
     return parse_trace("".join([item.line async for item in record(lm, rm, run)]))
@@ -67,7 +67,7 @@ async def drawn(run: Run = RUN, **options: int) -> Trace:
 
 @pytest.fixture(scope="module")
 def alone() -> Trace:
-    return asyncio.run(drawn())
+    return asyncio.run(draw_trace())
 
 
 @pytest.fixture(scope="module")
@@ -77,21 +77,21 @@ def expected(alone: Trace) -> str:
 
 async def test_in_company_of_twenty(expected: str) -> None:
     others = [RUN.with_changes(seed=100 + k, steps=2, pool=2, chains=1) for k in range(20)]
-    traces = await asyncio.gather(*map(drawn, [*others[:10], RUN, *others[10:]]))
+    traces = await asyncio.gather(*map(draw_trace, [*others[:10], RUN, *others[10:]]))
     assert fingerprint(traces[10]) == expected
 
 
 async def test_after_a_hundred(expected: str) -> None:
     for k in range(10):
         run = RUN.with_changes(steps=0, pool=0, chains=1)
-        await asyncio.gather(*(drawn(run.with_changes(seed=10 * k + i)) for i in range(10)))
-    assert fingerprint(await drawn()) == expected
+        await asyncio.gather(*(draw_trace(run.with_changes(seed=10 * k + i)) for i in range(10)))
+    assert fingerprint(await draw_trace()) == expected
 
 
 @pytest.mark.parametrize("rows", [1, 3, 16, 64])
 async def test_at_any_number_of_rows(expected: str, rows: int) -> None:
     try:
-        assert fingerprint(await drawn(rows=rows)) == expected
+        assert fingerprint(await draw_trace(rows=rows)) == expected
     finally:
         registry.unload("embedded")
 
@@ -151,7 +151,7 @@ async def test_drawn_by_two_processes_of_which_one_is_killed(
     assert fingerprint(load_trace(out / "00000.jsonl"), WHOLE) == fingerprint(alone, WHOLE)
     for place, problem in enumerate(OTHERS, start=1):
         there = load_trace(out / f"{place:05}.jsonl")
-        assert fingerprint(there) == fingerprint(await drawn(run_of(RUN, problem, place)))
+        assert fingerprint(there) == fingerprint(await draw_trace(run_of(RUN, problem, place)))
 
 
 DOORS = {
@@ -178,18 +178,18 @@ def test_at_every_door_of_the_command_line(
     assert main([*command, *options]) == 0
     trace = load_trace(folder / "00000.jsonl" if "{folder}" in DOORS[door] else out)
     assert fingerprint(trace) == expected
-    assert fingerprint(trace, WHOLE) == fingerprint(asyncio.run(drawn(wanted)), WHOLE)
+    assert fingerprint(trace, WHOLE) == fingerprint(asyncio.run(draw_trace(wanted)), WHOLE)
 
 
 @pytest.mark.parametrize("page", ["watch", "compare"])
 async def test_on_the_pages(expected: str, page: str) -> None:
     runs = Runs(Limits())
     wanted = RUN if page == "watch" else RUN.with_changes(matched="pool", pool=1024)
-    async for shown in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
-        text = shown.text
+    async for view in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
+        text = view.text
     trace = parse_trace(text)
     assert fingerprint(trace) == expected
-    assert fingerprint(trace, WHOLE) == fingerprint(await drawn(wanted), WHOLE)
+    assert fingerprint(trace, WHOLE) == fingerprint(await draw_trace(wanted), WHOLE)
 
 
 @pytest.mark.recorded
@@ -197,20 +197,20 @@ async def test_on_the_pages(expected: str, page: str) -> None:
 async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str) -> None:
     trace = load_trace(ASSETS / "runs" / f"{run}.jsonl")
     texts = [step.proposal.response for step in trace.steps] + [s.response for s in trace.pool[:64]]
-    rng, found = random.Random(0), list[list[float]]()
+    rng, rewards = random.Random(0), list[list[float]]()
     for k in range(3):  # what is kept of the texts before decides where each is read on
         fresh = HFRewardModel.from_pretrained(ASSETS / "models" / "rm")
         order = rng.sample(range(len(texts)), len(texts)) if k else list(range(len(texts)))
         scored = {i: await fresh.score(trace.header.prompt, texts[i]) for i in order}
-        found.append([scored[i] for i in range(len(texts))])
-    assert found[0] == found[1] == found[2]
+        rewards.append([scored[i] for i in range(len(texts))])
+    assert rewards[0] == rewards[1] == rewards[2]
 
 
 async def test_another_seed_and_a_cost_that_a_cache_decides_have_another_hash(
     expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: either would be seen."""
-    assert fingerprint(await drawn(RUN.with_changes(seed=4))) != expected
+    assert fingerprint(await draw_trace(RUN.with_changes(seed=4))) != expected
     rm, seen = load_reward_model("embedded"), set[tuple[int, int]]()
 
     def of_the_cache(known: int, total: int) -> int:
@@ -219,4 +219,4 @@ async def test_another_seed_and_a_cost_that_a_cache_decides_have_another_hash(
         return 0 if again else reads_on(known, total)
 
     monkeypatch.setattr(rm, "n_read", of_the_cache)
-    assert fingerprint(await drawn()) != fingerprint(await drawn())
+    assert fingerprint(await draw_trace()) != fingerprint(await draw_trace())

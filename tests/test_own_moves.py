@@ -169,6 +169,6 @@ def test_a_link_falls_back_from_a_move_in_a_file_with_a_notice(move):
     offer = Offer.from_environment({})
     run, notices = from_query({"move": move, "prompt": "Hi"}, Limits(), offer)
     assert run.move == Run.move
-    shown = move if len(move) <= 24 else f"{move[:24]}…"
-    assert notices == (f"The link's move “{shown}” cannot be used here.",)
+    short = move if len(move) <= 24 else f"{move[:24]}…"
+    assert notices == (f"The link's move “{short}” cannot be used here.",)
     assert from_query({"move": "entropy", "prompt": "Hi"}, Limits(), offer)[1] == ()

@@ -78,7 +78,7 @@ async def test_the_page_offers_them_and_runs_them(own):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "sentence"),
     [
         ('rows = "4"', "mine has the option rows = '4'; a whole number was expected"),
         ("window = 1.5", "mine has the option window = 1.5; a whole number was expected"),
@@ -88,12 +88,12 @@ async def test_the_page_offers_them_and_runs_them(own):
         ("cache_bytes = -1", "cache_bytes must be at least 0, got -1"),
     ],
 )
-def test_an_option_of_another_kind_is_named_with_its_entry(own, options, said):
+def test_an_option_of_another_kind_is_named_with_its_entry(own, options, sentence):
     own.write_text(OWN.replace('device = "cpu", window = 190, rows = 4', options))
     registry.entries.cache_clear()
     with pytest.raises(ModelLoadError) as raised:
         load_language_model("mine")
-    assert said in str(raised.value)
+    assert sentence in str(raised.value)
 
 
 def test_the_options_of_an_entry_reach_what_it_is_made_of_and_unknown_ones_are_named(own):
@@ -119,7 +119,7 @@ def test_the_command_line_knows_them_too(own, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         ("[[lm]\n", "Expected ']]'"),
         ('[[lm]]\nid = "a"\n', "source"),
@@ -145,13 +145,13 @@ def test_the_command_line_knows_them_too(own, capsys):
         (OWN.replace("rules.py:short", "2*both"), "short is part of both is part of short;"),
     ],
 )
-def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, said, capsys):
+def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, sentence, capsys):
     own.unlink() if text is None else own.write_text(text)
     assert main(["run", "--steps", "1"]) == 2
-    shown = capsys.readouterr().err
-    assert said in shown
-    assert shown.startswith(f"qalign: QALIGN_REGISTRY={own} cannot be read (")
-    assert shown.count("\n") == 1
+    output = capsys.readouterr().err
+    assert sentence in output
+    assert output.startswith(f"qalign: QALIGN_REGISTRY={own} cannot be read (")
+    assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("name", "error", "sentence"),
     [
         ("Plain", ModelLoadError, "has a plain method score; write async def score"),
         ("Needy", ModelLoadError, "a class whose __init__ takes no arguments was expected"),
@@ -77,8 +77,8 @@ def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
         ("Infinite", InvalidReward, "Infinite returned inf; one finite number was expected"),
     ],
 )
-def test_what_is_no_reward_is_refused_in_one_sentence(own, name, error, said):
-    with pytest.raises(error, match=said):
+def test_what_is_no_reward_is_refused_in_one_sentence(own, name, error, sentence):
+    with pytest.raises(error, match=sentence):
         score(f"{own}:{name}")
 
 

@@ -43,7 +43,7 @@ async def shows(page, condition: str, arg: object = None) -> None:
     await page.wait_for_function(condition, arg=arg)
 
 
-async def says(page, selector: str, words: str) -> None:
+async def reads(page, selector: str, words: str) -> None:
     """Wait until a part of the page contains these words."""
     await shows(
         page,
@@ -65,8 +65,8 @@ async def copied(page) -> dict[str, str]:
     await page.evaluate(FORGET)
     await press_copy(page)
     await shows(page, "copied !== ''")
-    found = parse_qs(urlsplit(await page.evaluate("copied")).query)
-    return {name: values[0] for name, values in found.items()}
+    pairs = parse_qs(urlsplit(await page.evaluate("copied")).query)
+    return {name: values[0] for name, values in pairs.items()}
 
 
 async def choose_file(page, tmp_path: Path, text: str) -> None:
@@ -79,7 +79,7 @@ async def choose_file(page, tmp_path: Path, text: str) -> None:
 
 async def open_file(page, tmp_path: Path, text: str) -> None:
     await choose_file(page, tmp_path, text)
-    await says(page, ".qp-origin", "Opened file")
+    await reads(page, ".qp-origin", "Opened file")
 
 
 async def test_whatever_changes_the_problem_clears_the_known_answer(visit, toy_app):
@@ -114,20 +114,20 @@ async def test_another_chain_is_shown_whole(visit):
     steps = {k: [s for s in parse_trace(trace).steps if s.chain == k] for k in range(3)}
     page = await visit(standalone(trace, options="autoplay: false"))
     await page.evaluate("api.seek(24)")
-    drawn = []
+    paths = []
     for k in range(3):
         await page.get_by_label("Chain", exact=True).select_option(str(k))
         now = f"now {steps[k][-1].state.reward:.2f}".replace("-", "−")
         mean = sum(s.state.reward for s in steps[k]) / 25
-        await says(page, "[data-stage=trace]", now)
-        await says(page, ".qp-histogram", f"mean reward {mean:.2f}".replace("-", "−"))
-        drawn.append(
+        await reads(page, "[data-stage=trace]", now)
+        await reads(page, ".qp-histogram", f"mean reward {mean:.2f}".replace("-", "−"))
+        paths.append(
             await page.eval_on_selector_all(
                 ".qp :is(.qp-state-line, .qp-rings, .qp-bars)",
                 "all => all.map((one) => one.getAttribute('d'))",
             )
         )
-    assert all(len({one[k] for one in drawn}) == 3 for k in range(len(drawn[0])))
+    assert all(len({one[k] for one in paths}) == 3 for k in range(len(paths[0])))
 
 
 async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(
@@ -139,16 +139,16 @@ async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(
     await shows(page, "location.search.includes('seed=3') && location.search.includes('step=4')")
     query = await copied(page)
     assert query.pop("step") == "4"
-    found = Run.read(query)
+    restored = Run.read(query)
     header = parse_trace(toy_trace(6, seed=3, beta=0.5)).header
-    assert found == header.run
-    await says(page, ".qs-status", "It draws the run of this file again.")
+    assert restored == header.run
+    await reads(page, ".qs-status", "It draws the run of this file again.")
     await page.keyboard.press("Escape")
     text = toy_trace(6).replace('"temperature":1.0', '"temperature":"hot"', 1)
     async with page.expect_response(lambda answer: "component_server" in answer.url):
         await open_file(page, tmp_path, text)
     await press_copy(page)
-    await says(
+    await reads(
         page, ".qs-status", "This file cannot be linked. line 1 of the trace has temperature"
     )
 
@@ -202,10 +202,10 @@ async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_i
 
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(visit, toy_app):
     page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
-    await says(page, "#results-facts", "long")
+    await reads(page, "#results-facts", "long")
     await page.locator("summary", has_text="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()
-    await says(page, "#results-problems", "starting where weighted vote does worst")
+    await reads(page, "#results-problems", "starting where weighted vote does worst")
     chain = await page.locator("#results-problems a").first.get_attribute("href")
     assert chain.startswith("?prompt=")
     assert "seed=" in chain
@@ -214,7 +214,7 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     await page.click("#results-set input")
     await page.get_by_role("option", name="Other wording, more events", exact=True).click()
     await shows(page, "location.search === '?tab=results&set=shifted'")
-    await says(page, "#results-facts", "of shifted")
+    await reads(page, "#results-facts", "of shifted")
     assert (await page.text_content("#results-problems")).strip() == ""
 
 
@@ -250,39 +250,39 @@ async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
 async def stop_run_and_new_problem(page, name: str) -> None:
     """Press Stop before a run, and New problem in it; each says what happened."""
     await page.click(f"#{name}-stop")
-    await says(page, f"#{name} .q-status", "Nothing is being drawn.")
+    await reads(page, f"#{name} .q-status", "Nothing is being drawn.")
     if name == "compare":
         await page.wait_for_selector("#compare-panel .qc[data-state=recorded]")
     await page.click(f"#{name}-run")
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-new")
-    await says(page, f"#{name}-stale", "The next run uses a different problem: ")
+    await reads(page, f"#{name}-stale", "The next run uses a different problem: ")
     assert await page.locator(f"#{name}-stale").is_visible()
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
 
 
 async def stop(page, name: str) -> None:
     await page.click(f"#{name}-stop")
-    await says(page, f"#{name} .q-status", "Stopped. The steps drawn so far are kept.")
+    await reads(page, f"#{name} .q-status", "Stopped. The steps drawn so far are kept.")
 
 
 async def test_stop_new_problem_and_a_file_in_mid_run_say_what_happened_until_it_is_past(
     visit, toy_app, tmp_path
 ):
     page = await visit(f"{toy_app}?steps=1024&seed=4")
-    await says(page, ".qp-note", "settings are in place")  # it would replace what Stop says
+    await reads(page, ".qp-note", "settings are in place")  # it would replace what Stop says
     await page.get_by_role("button", name="Step forward").click()
     assert await page.locator(".qp-note").is_visible()  # it says what Run will do
     await stop_run_and_new_problem(page, "watch")
     await page.wait_for_selector(".qp-note", state="hidden")
     await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
     await open_file(page, tmp_path, toy_trace(6, seed=3))
-    await says(page, ".qp-note", "The live run continues in the background; press Stop to end it.")
+    await reads(page, ".qp-note", "The live run continues in the background; press Stop to end it.")
     await shows(page, "location.search.includes('seed=3')")
     await stop(page, "watch")
     assert "seed=3" in await page.evaluate("location.search")
     await choose_file(page, tmp_path, "no trace")
-    await says(page, ".qp-note", "This file was not opened.")
+    await reads(page, ".qp-note", "This file was not opened.")
     await page.get_by_role("button", name="Step forward").click()
     await page.wait_for_selector(".qp-note", state="hidden")
 
@@ -292,7 +292,7 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player
 ):
     page = await visit(f"{toy_app}?tab=compare&seed=5&steps=1024")
     # what comes later would replace what Stop says
-    await says(page, "#compare .q-status", "settings are in place")
+    await reads(page, "#compare .q-status", "settings are in place")
     steps = "input[aria-label='number input for Steps']"
     assert await page.input_value(f"#compare-steps {steps}") == "1024"
     assert await page.input_value(f"#watch-steps {steps}") == str(load_trace(WATCH).header.steps)
@@ -381,7 +381,7 @@ async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
     text = "".join(json.dumps(line) + "\n" for line in [lines[0], *steps, lines[-1]])
     page = await visit(standalone(text, options="autoplay: false"))
     await page.evaluate("api.seek(20)")
-    await says(page, ".qp-answers", "108")
+    await reads(page, ".qp-answers", "108")
     colours = await page.eval_on_selector_all(
         ".qp-answers li",
         "all => all.map((li) => getComputedStyle(li.querySelector('.qp-swatch')).backgroundColor)",
@@ -409,10 +409,10 @@ FAINT = {"watch": ".qp-scrub", "compare": "#compare-mixture input",
 
 def stands_out(picture: bytes) -> float:
     """The contrast with its corner of what stands out most in the right half of its middle row."""
-    drawn = Image.open(BytesIO(picture)).convert("RGB")
-    width, height = drawn.size
+    image = Image.open(BytesIO(picture)).convert("RGB")
+    width, height = image.size
     ground, *row = (
-        "#{:02x}{:02x}{:02x}".format(*drawn.getpixel(at))
+        "#{:02x}{:02x}{:02x}".format(*image.getpixel(at))
         for at in ((0, 0), *((x, height // 2) for x in range(width // 2, width)))
     )
     return max(contrast(ground, each) for each in row)
@@ -435,7 +435,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
                 *((section(k), f"#lab-section-{anchor}") for k, anchor in enumerate(ANCHORS) if k)],
         "results": [("0", "body")],
     }  # fmt: skip
-    found = set()
+    violations = set()
     for name, states in opened.items():
         await page.click(f"#tab-{name}-button")
         await page.wait_for_selector(READY[name], state="attached")
@@ -454,10 +454,10 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
                 await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
                 await page.evaluate(STILL)
                 only = ["color-contrast", "link-in-text-block"] if dark and part == "body" else None
-                said = await page.evaluate(VIOLATIONS, [part, only])
-                found |= {(name, rule, html) for rule, html in said}
+                report = await page.evaluate(VIOLATIONS, [part, only])
+                violations |= {(name, rule, html) for rule, html in report}
                 if dark and part == "body" and name in FAINT:
                     assert stands_out(await page.locator(FAINT[name]).screenshot()) >= 3, name
         await page.set_viewport_size({"width": 1280, "height": 900})
         await page.evaluate("QAlignShell.drawer(false)")
-    assert sorted(found) == []
+    assert sorted(violations) == []

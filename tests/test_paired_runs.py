@@ -45,8 +45,8 @@ def test_a_run_differs_from_itself_in_nothing_and_from_another_by_the_mean_of_th
     points = [{(p.method, p.n): p for p in curves(each)} for each in (one, other)]
     assert pairs.keys() == points[0].keys() & points[1].keys()
     for key, pair in pairs.items():
-        ours, theirs = (np.array(each[key].each) for each in points)
-        assert pair.difference.value == pytest.approx((ours - theirs).mean())
+        first, second = (np.array(each[key].each) for each in points)
+        assert pair.difference.value == pytest.approx((first - second).mean())
     assert pairs["bon", 32].difference.verdict == "ahead", "only one reward likes right answers"
     assert pairs["mv", 1].difference.value == 0, "the same samples, whatever the reward"
 
@@ -118,14 +118,14 @@ def test_frames_have_answers_and_texts_and_results_a_short_name(folders):
     assert set(texts["problem"]) == {problem.id for problem in PROBLEMS}
     for problem in PROBLEMS:
         for source in ("chain", "pool"):
-            ours, theirs = (
+            first, second = (
                 frame[(frame["problem"] == problem.id) & (frame["source"] == source)]
                 for frame in (numbers, texts)
             )
-            assert ours["answer"].fillna("").tolist() == theirs["answer"].fillna("").tolist()
-            assert ours["right"].tolist() == theirs["right"].tolist()
-            read = [problem.extract(text) or "" for text in theirs["text"]]
-            assert read == theirs["answer"].fillna("").tolist()
+            assert first["answer"].fillna("").tolist() == second["answer"].fillna("").tolist()
+            assert first["right"].tolist() == second["right"].tolist()
+            read = [problem.extract(text) or "" for text in second["text"]]
+            assert read == second["answer"].fillna("").tolist()
 
 
 def test_the_comparison_in_the_documents_runs(monkeypatch, capsys):

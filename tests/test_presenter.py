@@ -49,8 +49,8 @@ async def present(visit, address: str, **how):
 
 async def mistakes(page) -> list[str]:
     await page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    return [each["id"] for each in found["violations"]]
+    report = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [each["id"] for each in report["violations"]]
 
 
 async def at(page, t: int, phase: int = 5) -> None:
@@ -120,16 +120,16 @@ async def test_keys_work_wherever_the_focus_is_and_every_phase_is_read_from_the_
     rows = [await row.is_visible() for row in await page.locator(".qp-answers li").all()]
     assert rows == [True] * 4 + [False]  # all that have an answer of their own, but not the others
     assert (await page.evaluate(SEEN))["cut"] == []
-    shown = set()
+    phases = set()
     for _ in range(FIGURES):
-        shown.add(await page.get_attribute("html", "data-present"))
-        found = await page.evaluate(SEEN)
-        assert found["small"] == []
+        phases.add(await page.get_attribute("html", "data-present"))
+        seen_now = await page.evaluate(SEEN)
+        assert seen_now["small"] == []
         figures = "figure.qp-panel:not(.qp-votes)"
         visible = [await f.is_visible() for f in await page.locator(figures).all()]
         assert visible.count(True) == 1
         await page.keyboard.press("f")
-    assert len(shown) == FIGURES
+    assert len(phases) == FIGURES
 
 
 async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):
@@ -153,8 +153,8 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     for k, each in enumerate(LESSON.stops[2:-1], start=4):
         if each.ask:
             await page.keyboard.press("PageDown")
-            said = f".pr-words p:text-is('{check_prediction(each, '')['explanation']}')"
-            await page.wait_for_selector(said, state="attached")
+            selector = f".pr-words p:text-is('{check_prediction(each, '')['explanation']}')"
+            await page.wait_for_selector(selector, state="attached")
         assert not await page.is_visible(".qp-view")
         await page.keyboard.press("PageDown")
         await page.wait_for_function(f"location.search.includes('stop={k}')")
@@ -171,11 +171,11 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
 async def test_a_hidden_figure_says_what_it_waits_for(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson=worth&stop=2&present=1", first=True)
     await page.wait_for_selector("#results-error", state="attached")
-    said = "getComputedStyle(document.querySelector('#results-error'), '::before').content"
+    value = "getComputedStyle(document.querySelector('#results-error'), '::before').content"
     figure = page.locator("#results-error svg").first
-    await page.wait_for_function(f"{said}.includes('Hidden until the prediction is made')")
+    await page.wait_for_function(f"{value}.includes('Hidden until the prediction is made')")
     await figure.wait_for(state="hidden")
-    assert await page.evaluate(f"parseFloat({said.replace('.content', '.fontSize')}) * 1.5") >= 26
+    assert await page.evaluate(f"parseFloat({value.replace('.content', '.fontSize')}) * 1.5") >= 26
     await page.keyboard.press("PageDown")
-    await page.wait_for_function(f"{said} === 'none'")
+    await page.wait_for_function(f"{value} === 'none'")
     await figure.wait_for(state="visible")

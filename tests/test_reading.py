@@ -117,8 +117,8 @@ def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
 @pytest.mark.parametrize("option", ["--prompt", "--out", "--lm", "--prompts"])
 def test_an_argument_that_is_not_utf_8_is_one_sentence(option: str, capsys) -> None:
     assert main(["run", option, os.fsdecode(b"caf\xe9")]) == 2
-    said = capsys.readouterr().err
-    assert said == "qalign: the argument 'caf\\udce9' is not UTF-8 text; use UTF-8\n"
+    output = capsys.readouterr().err
+    assert output == "qalign: the argument 'caf\\udce9' is not UTF-8 text; use UTF-8\n"
 
 
 # Results
@@ -182,8 +182,8 @@ def header_with(**changes):
 
 
 def test_what_was_packed_is_read_again(tmp_path) -> None:
-    made = Report({"set": results()}).json()
-    assert Report({"set": unpack(members(tmp_path))}).json() == made
+    report = Report({"set": results()}).json()
+    assert Report({"set": unpack(members(tmp_path))}).json() == report
 
 
 WRONG = {
@@ -303,10 +303,10 @@ def test_every_reader_refuses_what_is_no_file_of_a_size(
         assert READERS[reader](path) == 2
     finally:
         entries.cache_clear()
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("qalign: ")
-    assert ("it has more than" if kind == "sparse" else "it is not a regular file") in said
-    assert len(said) < 400
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert sentence.startswith("qalign: ")
+    assert ("it has more than" if kind == "sparse" else "it is not a regular file") in sentence
+    assert len(sentence) < 400
 
 
 @pytest.mark.parametrize("kind", ["/dev/zero", "pipe", "sparse"])

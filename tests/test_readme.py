@@ -21,7 +21,7 @@ import yaml
 from markdown_it import MarkdownIt
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from prose import SCRIPTS, found, pages, prose, vague_names
+from prose import SCRIPTS, find_phrases, pages, prose, vague_names
 from tiny_models import save
 
 from qalign_core import Target, load_trace, log_acceptance, registry
@@ -112,11 +112,11 @@ os._exit(0)  # a block may have left a server
 
 @pytest.mark.slow
 def test_every_command_and_every_python_block_runs(folder: Path) -> None:
-    shown = [*QUICK, *PYTHON]
-    result = run([sys.executable, "-c", STARTER, json.dumps(shown)], folder)
+    snippets = [*QUICK, *PYTHON]
+    result = run([sys.executable, "-c", STARTER, json.dumps(snippets)], folder)
     assert result.returncode == 0, result.stderr
     ended = json.loads(result.stdout)
-    assert [text for text, _, _ in ended] == shown
+    assert [text for text, _, _ in ended] == snippets
     for text, status, spoke in ended:
         assert status in (None, 0), f"{text}: {status}\n{result.stderr}"
         assert spoke, text
@@ -177,7 +177,7 @@ def test_the_badges_are_true() -> None:
         project = tomllib.load(file)["project"]
     (paper,) = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["references"]
     number = paper["identifiers"][0]["value"].removeprefix("arXiv:")
-    told = {
+    expected = {
         f"License: {project['license']}": (f"license-{project['license'].replace('-', '--')}-blue",
                                            project["license-files"][0]),
         f"Python {project['requires-python'].removeprefix('>=')} or newer": (
@@ -189,7 +189,7 @@ def test_the_badges_are_true() -> None:
         r"\[!\[(.+?)\]\(https://img\.shields\.io/badge/(.+?)\)\]\((.+?)\)",
         TEXTS[ROOT / "README.md"],
     )
-    assert {words: (image, link) for words, image, link in badges} == told
+    assert {words: (image, link) for words, image, link in badges} == expected
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -276,9 +276,9 @@ def test_the_numbers_of_how_it_works_are_those_of_the_shipped_runs_and_samples()
     wrong = np.concatenate([r.pool_reward[~r.is_right(r.pool_answer)] for r in records])
     medians = [f"{np.median(x):.1f}".replace("-", "−") for x in (right, wrong)]
     assert "right answers have a median of {} and wrong ones {}".format(*medians) in page
-    said = [extract_number(s.response.text) for s in load_trace(RUN).states]
-    n, late = said.count("25"), said[128:]
-    assert f"{n} of {len(said)} states say 25, the right answer ({n / len(said):.0%})" in page
+    answers = [extract_number(s.response.text) for s in load_trace(RUN).states]
+    n, late = answers.count("25"), answers[128:]
+    assert f"{n} of {len(answers)} states say 25, the right answer ({n / len(answers):.0%})" in page
     n = late.count("25")
     assert f"Without the first 128 it is {n} of {len(late)} ({n / len(late):.0%})" in page
     above = f"{np.percentile(wrong, 95):.1f}".replace("-", "−")
@@ -297,7 +297,7 @@ def test_the_numbers_of_how_it_works_are_those_of_the_shipped_runs_and_samples()
     ],
 )
 def test_a_phrase_that_is_better_written_otherwise_is_found(text: str) -> None:
-    assert list(found(text))
+    assert list(find_phrases(text))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_phrase_that_is_better_written_otherwise_is_found(text: str) -> None:
     ],
 )
 def test_code_questions_and_quotations_are_left_out(text: str) -> None:
-    assert not list(found(text))
+    assert not list(find_phrases(text))
 
 
 def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:

@@ -112,15 +112,15 @@ def test_log_probabilities_are_the_same_up_to_their_last_bits():
 @pytest.mark.parametrize("name", ["a token of a step", "a token of a sample", "a verdict"])
 def test_at_its_border_a_difference_is_shown_and_the_recorded_run_goes_on(name, monkeypatch):
     monkeypatch.setattr(recorded, "BORDER", 1.0)
-    asked = []
+    calls = []
 
     def draw(begun: str) -> str:
-        asked.append(begun)
+        calls.append(begun)
         return TEXT if begun else ANOTHER[name]
 
     with pytest.warns(AtBorder, match="from its border"):
         check_same_run(TEXT, draw)
-    first, again = asked
+    first, again = calls
     assert first == ""
     assert len(again.splitlines()) > 5
     assert set(again.splitlines()[1:]) < set(TEXT.splitlines())
@@ -139,14 +139,14 @@ def test_each_recorded_token_lies_inside_its_own_part():
     blocks = load_trace(ASSETS / "runs" / "repair.jsonl")
     (block, *_) = (step for step in blocks.steps if step.kept_again)
     for of, draw in ((trace, trace.steps[0]), (trace, trace.pool[3]), (blocks, block)):
-        ids, at, first = recorded.drawn_of(draw, 3)
+        ids, at, first = recorded.draw_fields(draw, 3)
         assert ids[first:]
         for p, u, token in recorded._draws(of, ids, at, first):
             assert recorded.distance(p, u, token) <= recorded.BORDER
             assert sum(p) == pytest.approx(1)
     in_vain = NoProposal("the new text is longer than the length limit", first, ids[first:])
     refused = replace(block, proposal=block.current, refused=in_vain)
-    assert recorded.drawn_of(refused, 3) == (ids, at, first)
+    assert recorded.draw_fields(refused, 3) == (ids, at, first)
 
 
 READS = re.compile(
@@ -188,10 +188,10 @@ def test_a_file_that_draws_against_recorded_numbers_without_the_mark_is_found():
 @pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
 def test_shipped_results_begin_with_what_is_drawn_again(path: Path, tmp_path: Path):
     shipped = unpack(path)
-    drawn = asyncio.run(draw_again(shipped, PROBLEMS, BUDGET, tmp_path))
+    redrawn = asyncio.run(draw_again(shipped, PROBLEMS, BUDGET, tmp_path))
     traces = dict(traces_of(tmp_path, PROBLEMS))
-    assert len(drawn.records) == PROBLEMS
-    for place, again in enumerate(drawn.records):
+    assert len(redrawn.records) == PROBLEMS
+    for place, again in enumerate(redrawn.records):
         check_same_draws(shipped.records[place], again, traces[place])
 
 
@@ -200,14 +200,14 @@ def test_shipped_results_begin_with_what_is_drawn_again(path: Path, tmp_path: Pa
 def test_results_that_differ_in_one_draw_are_others(tmp_path: Path, monkeypatch):
     shipped = unpack(ASSETS / "results" / "fresh" / "inventory@2-block.zip")
     asyncio.run(draw_again(shipped, 1, 4, tmp_path))
-    (drawn,), (trace,) = results_in(tmp_path).records, dict(traces_of(tmp_path, 1)).values()
-    check_same_draws(shipped.records[0], drawn, trace)
-    assert drawn.chain_cost[1, 2] > 0, "a kept tail is read again"
+    (redrawn,), (trace,) = results_in(tmp_path).records, dict(traces_of(tmp_path, 1)).values()
+    check_same_draws(shipped.records[0], redrawn, trace)
+    assert redrawn.chain_cost[1, 2] > 0, "a kept tail is read again"
 
     def but(name: str, by: float) -> Record:
-        values = np.array(getattr(drawn, name))
+        values = np.array(getattr(redrawn, name))
         values[1] += by
-        return replace(drawn, **{name: values})
+        return replace(redrawn, **{name: values})
 
     alone = {"pool_reward": 2e-3, "chain_reward": -2e-3, "chain_correction": 1.0}
     telling = {"chain_cost": [0, 0, 1], "chain_length": 1, "pool_cost": 1}

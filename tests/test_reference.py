@@ -15,18 +15,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def undocumented(module: object) -> list[str]:
     """Public names of a module, and public methods of its classes, without a docstring."""
-    found = []
+    names = []
     for name in module.__all__:  # type: ignore[attr-defined]
         value = getattr(module, name)
         doc = value.__doc__ or ""
         if not doc or doc.startswith(f"{name}("):  # a dataclass writes its own signature there
-            found.append(name)
+            names.append(name)
         members = vars(value).items() if inspect.isclass(value) else ()
         for member, part in members:
             documented = inspect.isroutine(part) or isinstance(part, property)
             if documented and not member.startswith("_") and not inspect.getdoc(part):
-                found.append(f"{name}.{member}")
-    return found
+                names.append(f"{name}.{member}")
+    return names
 
 
 def test_every_public_name_of_the_engine_has_a_docstring() -> None:
@@ -49,7 +49,7 @@ def test_the_reference_has_every_module_from_which_the_documents_import() -> Non
     target = (ROOT / "Makefile").read_text("utf-8").split("\ndocs:")[1].split("\n\n")[0]
     listed = set(re.findall(r"\bqalign_(?:core|study)[\w.]*", target))
     texts = [path.read_text("utf-8") for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))]
-    shown = r"^\s*from (qalign_(?:core|study)[\w.]*) import"
-    used = {name for text in texts for name in re.findall(shown, text, re.MULTILINE)}
+    pattern = r"^\s*from (qalign_(?:core|study)[\w.]*) import"
+    used = {name for text in texts for name in re.findall(pattern, text, re.MULTILINE)}
     assert used
     assert used <= listed

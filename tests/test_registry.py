@@ -167,8 +167,8 @@ def test_the_registry_names_the_models_whose_template_has_the_switch():
 def test_the_readme_names_the_models_of_the_hub_that_a_space_offers():
     from components.session.offer import Offer
 
-    front = (registry.ASSETS.parent / "README.md").read_text("utf-8").split("---")[1]
-    named = set(re.findall(r"^  - (\S+/\S+)$", front, re.MULTILINE))
+    metadata = (registry.ASSETS.parent / "README.md").read_text("utf-8").split("---")[1]
+    named = set(re.findall(r"^  - (\S+/\S+)$", metadata, re.MULTILINE))
     models = Offer().models
     entries = [*registry.entries_of("lm"), *registry.entries_of("rm")]
     offered = {e.source for e in entries if e.id in models[e.kind] and not e.shipped}
@@ -429,15 +429,15 @@ def test_a_load_tells_what_it_does(folder, monkeypatch):
     from qalign_core.context import PROGRESS
     from qalign_core.models.progress import fetch_bar
 
-    told = []
-    token = PROGRESS.set(told.append)
+    notices = []
+    token = PROGRESS.set(notices.append)
     monkeypatch.setattr(loading, "_SLOW", 0)
     load_lm(folder)
-    assert told[0].startswith("reading 0.")
-    told.clear()
+    assert notices[0].startswith("reading 0.")
+    notices.clear()
     with fetch_bar("a/model")(total=0, unit="B", unit_scale=True, mininterval=0) as bar:
         bar.total = 200_000_000
         bar.update(50_000_000)
         bar.refresh()
-    assert told[-1] == "fetching a/model: 25% of 200 MB"
+    assert notices[-1] == "fetching a/model: 25% of 200 MB"
     PROGRESS.reset(token)

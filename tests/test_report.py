@@ -52,11 +52,11 @@ def test_what_two_methods_share_is_no_part_of_their_difference() -> None:
     hard = (rng.random(200) < 0.5).astype(float)
     better = hard.copy()
     better[np.flatnonzero(hard == 0)[:8]] = 1.0
-    found = difference(point("wmv", better.tolist()), point("qalign", hard.tolist()))
-    assert found.value == pytest.approx(0.04)
+    gap = difference(point("wmv", better.tolist()), point("qalign", hard.tolist()))
+    assert gap.value == pytest.approx(0.04)
     # 8 of 200 problems differ, all one way; the standard error is 0.014, not 0.05 as unpaired
-    assert found.low == pytest.approx(0.04 - 1.96 * 0.0139, abs=0.006)
-    assert found.verdict == "ahead"
+    assert gap.low == pytest.approx(0.04 - 1.96 * 0.0139, abs=0.006)
+    assert gap.verdict == "ahead"
     assert difference(point("qalign", hard.tolist()), point("wmv", better.tolist())).low < -0.06
 
 
@@ -65,8 +65,8 @@ def test_the_interval_of_a_difference_has_its_coverage() -> None:
     rng, hits = np.random.default_rng(1), 0
     for _ in range(300):
         a, b = (rng.random((2, 200)) < [[0.8], [0.7]]).astype(float)
-        found = difference(point("wmv", a.tolist()), point("qalign", b.tolist()))
-        hits += found.low <= 0.1 <= found.high
+        gap = difference(point("wmv", a.tolist()), point("qalign", b.tolist()))
+        hits += gap.low <= 0.1 <= gap.high
     assert 268 <= hits <= 299
 
 
@@ -89,38 +89,38 @@ CARD = {
 
 
 @pytest.fixture(scope="module")
-def made() -> Report:
+def full_report() -> Report:
     """The shipped sets with the paper's move; what is said of others is tested set by set."""
-    found = {path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))}
-    return Report({name: each for name, each in found.items() if each.header.move == "suffix"})
+    packed = {path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))}
+    return Report({name: each for name, each in packed.items() if each.header.move == "suffix"})
 
 
 @pytest.fixture(scope="module")
-def shipped(made: Report) -> dict[str, list[dict[str, Any]]]:
-    return made.json()
+def shipped(full_report: Report) -> dict[str, list[dict[str, Any]]]:
+    return full_report.json()
 
 
 @pytest.mark.slow  # decides every shipped set anew
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    said = []
+    claims = []
     few = [(name, 32) for name in ("in_distribution", "shifted", "long")]
     for name, n in [*few, *CARD.values()]:
         (row,) = (r for r in shipped["paired"] if (r["set"], r["b"], r["n"]) == (name, "wmv", n))
-        said.append(row["verdict"])
+        claims.append(row["verdict"])
         at = {r["method"]: r for r in shipped["rows"] if (r["set"], r["n"]) == (name, n)}
         assert row["difference"] == pytest.approx(at["qalign"]["accuracy"] - at["wmv"]["accuracy"])
-    assert said == ["behind"] * len(few) + ["not significant"] * len(CARD)
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
-    gaps = [[-100 * found[name, "wmv", n][key] for key in ("difference", "high", "low")]
+    assert claims == ["behind"] * len(few) + ["not significant"] * len(CARD)
+    paired = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
+    gaps = [[-100 * paired[name, "wmv", n][key] for key in ("difference", "high", "low")]
             for name, n in few]  # fmt: skip
     first, second, third = (f"{gap:.1f} ({low:.1f} to {high:.1f})" for gap, low, high in gaps)
-    told = (ASSETS / "models" / "README.md").read_text("utf-8")
-    assert f"ahead on each set, by {first}, {second} and {third} points" in told
-    gap, low, high = (100 * found["in_distribution", "wmv", 128][key] for key in GAP)
+    card = (ASSETS / "models" / "README.md").read_text("utf-8")
+    assert f"ahead on each set, by {first}, {second} and {third} points" in card
+    gap, low, high = (100 * paired["in_distribution", "wmv", 128][key] for key in GAP)
     assert (
-        f"at 128 the chain is ahead in distribution, by {gap:.1f} ({low:.1f} to {high:.1f})" in told
+        f"at 128 the chain is ahead in distribution, by {gap:.1f} ({low:.1f} to {high:.1f})" in card
     )
 
 
@@ -128,11 +128,11 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
+    paired = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     expected = []
     for title, (name, n) in CARD.items():
         # without rewards, samples run out sooner
-        rows = [_latest(found, name, other, n) for other in ("wmv", "mv", "bon")]
+        rows = [_latest(paired, name, other, n) for other in ("wmv", "mv", "bon")]
         cells = [
             "{:+.1f} ({:+.1f} to {:+.1f}) ".format(
                 *(100 * r[key] for key in ("difference", "low", "high"))
@@ -148,15 +148,15 @@ def test_the_cards_table_of_differences_is_the_reports(
 
 @pytest.mark.slow  # decides every shipped set anew
 def test_the_page_of_results_says_the_reports_numbers(
-    made: Report, shipped: dict[str, list[dict[str, Any]]]
+    full_report: Report, shipped: dict[str, list[dict[str, Any]]]
 ) -> None:
-    said = " ".join(
+    page = " ".join(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
-    groups = [g for g in made.groups if (g.header.sharpness, g.header.move) == (1, "suffix")]
+    paired = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
+    groups = [g for g in full_report.groups if (g.header.sharpness, g.header.move) == (1, "suffix")]
     (average,) = (group.average.points for group in groups if group.average)
-    found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in Compared("", tuple(average)).differences}
+    paired |= {(AVERAGE, d.b, d.n): _as_row(d) for d in Compared("", tuple(average)).differences}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
                   ("in_distribution-weak", "mv", 64), ("in_distribution", "wmv_own", 256),
                   ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
@@ -164,43 +164,43 @@ def test_the_page_of_results_says_the_reports_numbers(
                   ("inventory", "wmv", 256), ("inventory", "any", 512),
                   ("inventory", "wmv", 512), ("writing", "bon", 64), ("writing", "mv", 32),
                   ("writing", "wmv", 64)):  # fmt: skip
-        value, low, high = (100 * found[place][key] for key in ("difference", "low", "high"))
+        value, low, high = (100 * paired[place][key] for key in ("difference", "low", "high"))
         one = f"{value:+.1f}" if value > 0 else f"{value:.1f}"
-        assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
+        assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", page), place
     at = {(r["set"], r["method"], r["n"]): r for r in shipped["rows"]}
     own = [at[name, "wmv_own", 256]["accuracy"] for name in ("in_distribution", "shifted", "long")]
-    assert "{:.1f}, {:.1f} and {:.1f} % on the three sets".format(*(100 * x for x in own)) in said
+    assert "{:.1f}, {:.1f} and {:.1f} % on the three sets".format(*(100 * x for x in own)) in page
     for n in (64, 128, 256, 512):
         cells = [_cell(at["inventory", m, n]) for m in ("mv", "bon", "wmv", "any", "qalign")]
         row = re.escape(" | ".join(cells))
-        assert re.search(rf"\| {n} samples, [\d,]+ states \| {row} \|", said)
+        assert re.search(rf"\| {n} samples, [\d,]+ states \| {row} \|", page)
     for name in ("inventory-beta0.4", "inventory", "inventory-beta1.6"):
-        (each,) = (each for each in made.sets if each.name == name)
+        (each,) = (each for each in full_report.sets if each.name == name)
         cells = [_cell(at[name, method, 256]) for method in ("wmv", "any", "qalign")]
-        gaps = [[100 * found[name, b, 256][key] for key in GAP] for b in ("wmv", "any")]
+        gaps = [[100 * paired[name, b, 256][key] for key in GAP] for b in ("wmv", "any")]
         cells += [f"{value:+.1f} ({low:.1f} to {high:.1f})" for value, low, high in gaps]
-        assert f"| {each.results.header.beta:g} | {' | '.join(cells)} |" in said
+        assert f"| {each.results.header.beta:g} | {' | '.join(cells)} |" in page
     methods = ("mv", "bon", "wmv", "qalign")
     cells = [_cell(at["writing", m, 64]) for m in (*methods, "any")]
-    assert f"| {' | '.join([_cell(at['writing', 'one', 1]), *cells])} |" in said
+    assert f"| {' | '.join([_cell(at['writing', 'one', 1]), *cells])} |" in page
     for name in ("in_distribution", "shifted", "long"):
         cells = [_cell(at[name, "one", 1]), *(_cell(at[name, m, 256]) for m in methods)]
-        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
 
 
 @pytest.mark.slow  # decides every shipped set anew
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
+    paired = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     for other in ("any", "wmv", "bon", "mv", "wmv_own"):
         for n in (128, 256, 512):
-            row = _latest(found, "inventory", other, n)
+            row = _latest(paired, "inventory", other, n)
             assert row["low"] > 0, (other, n)
     for other in ("any", "wmv"):
         for beta in ("0.4", "1.6"):
-            assert found[f"inventory-beta{beta}", other, 256]["low"] > 0, "at other betas too"
-    control = found["long", "any", 256]
+            assert paired[f"inventory-beta{beta}", other, 256]["low"] > 0, "at other betas too"
+    control = paired["long", "any", 256]
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
 
@@ -211,20 +211,20 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     card = (ASSETS / "models" / "README.md").read_text("utf-8")
     at = {(r["method"], r["n"]): r for r in shipped["rows"] if r["set"] == "inventory"}
     gaps = (r for r in shipped["paired"] if (r["set"], r["a"]) == ("inventory", "qalign"))
-    found = {(r["b"], r["n"]): r for r in gaps}
+    by_pair = {(r["b"], r["n"]): r for r in gaps}
     for n in (256, 512):
         for method in ("qalign", "wmv", "any"):
             value, low, high = (100 * at[method, n][key] for key in BAND)
             assert f"{value:.1f} % ({low:.1f}-{high:.1f})" in card, (method, n)
         for other in ("any", "wmv"):
-            value, low, high = (100 * found[other, n][key] for key in GAP)
-            said = rf"\+{value:.1f} (points )?\({low:.1f} to {high:.1f}\)"
-            assert re.search(said, card), (other, n)
+            value, low, high = (100 * by_pair[other, n][key] for key in GAP)
+            cell = rf"\+{value:.1f} (points )?\({low:.1f} to {high:.1f}\)"
+            assert re.search(cell, card), (other, n)
     readme = " ".join((ASSETS.parent / "README.md").read_text("utf-8").split())
     points = {(p.method, p.n): p for p in curves(unpack(RESULTS / "inventory.zip"), ns=(512,))}
     chain, ceiling = (np.array(points[method, 512].each) == 1 for method in ("qalign", "any"))
     gained, lost = int((chain & ~ceiling).sum()), int((ceiling & ~chain).sum())
-    value, low, high = (100 * found["any", 512][key] for key in GAP)
+    value, low, high = (100 * by_pair["any", 512][key] for key in GAP)
     assert f"right on {gained} problems where no sample is right" in readme
     assert f"wrong on {lost} where at least one sample is" in readme
     gap = f"+{value:.1f} points (95% CI {low:.1f} to {high:.1f})"
@@ -247,11 +247,11 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     assert f"On {beyond} of the 300 problems, most states of the chain are right" in results
     assert f"of the {beyond} inventories of the Results page" in gallery
     rates = [_accepted(unpack(RESULTS / f"{x}.zip")) for x in ("inventory-beta1.6", "inventory")]
-    told = f"where it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
-    assert f"most of all at 1.6, {told}" in results
+    claim = f"where it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
+    assert f"most of all at 1.6, {claim}" in results
     faq = " ".join((ASSETS.parent / "docs/faq.md").read_text("utf-8").split())
-    told = "is higher at β = 1.6 ({:.0%} accepted) than at β = 0.8 ({:.0%})".format(*rates)
-    assert f"measured accuracy {told}" in faq
+    claim = "is higher at β = 1.6 ({:.0%} accepted) than at β = 0.8 ({:.0%})".format(*rates)
+    assert f"measured accuracy {claim}" in faq
     assert f"The chain accepts {100 * rates[1]:.0f} % of changes." in card
     near = near_misses(records)
     assert near.value is not None
@@ -263,7 +263,7 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
     fresh = unpack(RESULTS / "fresh" / "inventory@2.zip")
     assert (fresh.header.beta, fresh.header.rm_revision) == (0.8, "b3cf714bb912")
     (group,) = Report({"first": unpack(RESULTS / "inventory.zip"), "fresh": fresh}).groups
-    said = {
+    texts = {
         path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
         for path in ("docs/results.md", "README.md", "assets/models/README.md")
     }
@@ -273,29 +273,30 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
         at = {p.method: p for p in line.points if p.n == 128}
         cells = [_cell(_as_share(at[m])) for m in ("mv", "wmv", "any", "qalign")]
         gaps = {d.b: d for d in line.differences if (d.a, d.n) == ("qalign", 128)}
-        told = {b: "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gaps[b])) for b in ("wmv", "any")}
-        row = f"| {titles[name]} | {' | '.join([*cells, *told.values()])} |"
-        assert row in said["docs/results.md"]
+        words = {b: "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gaps[b])) for b in ("wmv", "any")}
+        row = f"| {titles[name]} | {' | '.join([*cells, *words.values()])} |"
+        assert row in texts["docs/results.md"]
         assert gaps["any"].low > 0
         if name == AVERAGE:
             chain, ceiling = (f"{100 * at[m].value:.1f}%" for m in ("qalign", "any"))
-            assert f"chain is right on {chain}." in said["README.md"]
-            assert f"one sample is right on {ceiling}" in said["README.md"]
+            assert f"chain is right on {chain}." in texts["README.md"]
+            assert f"one sample is right on {ceiling}" in texts["README.md"]
             value, low, high = _percent(gaps["any"])
-            assert f"{value:+.1f} points (95% CI {low:.1f} to {high:.1f})" in said["README.md"]
+            assert f"{value:+.1f} points (95% CI {low:.1f} to {high:.1f})" in texts["README.md"]
         if name == "fresh":
             value, low, high = _percent(gaps["any"])
-            assert f"{value:+.1f} points ({low:.1f} to {high:.1f})" in said["README.md"]
+            assert f"{value:+.1f} points ({low:.1f} to {high:.1f})" in texts["README.md"]
             assert (
-                f"ceiling {told['any']}, minus WMV {told['wmv']}" in said["assets/models/README.md"]
+                f"ceiling {words['any']}, minus WMV {words['wmv']}"
+                in texts["assets/models/README.md"]
             )
             chain, ceiling = (np.array(at[m].each) == 1 for m in ("qalign", "any"))
             gained, lost = int((chain & ~ceiling).sum()), int((ceiling & ~chain).sum())
-            assert f"right on {gained} where none of the 128" in said["docs/results.md"]
-            assert f"wrong on {lost} where at least one" in said["docs/results.md"]
+            assert f"right on {gained} where none of the 128" in texts["docs/results.md"]
+            assert f"wrong on {lost} where at least one" in texts["docs/results.md"]
 
 
-def _said(*paths: str) -> dict[str, str]:
+def texts_of(*paths: str) -> dict[str, str]:
     """The texts of documents, on one line each."""
     return {path: " ".join((ASSETS.parent / path).read_text("utf-8").split()) for path in paths}
 
@@ -308,50 +309,50 @@ def _table_of_blocks(runs: list[Results], ns: list[int]) -> list[dict[tuple[Curv
     assert ids == [ids[0]] * 3
     assert len(ids[0]) == 300
     at = [{(p.method, p.n): p for p in curves(each, ns=ns)} for each in runs]
-    (told,) = _said("docs/moves.md").values()
+    (text,) = texts_of("docs/moves.md").values()
     for n in ns:
-        theirs, ours, more = (points["qalign", n] for points in at)
-        for each in (ours, more):
-            assert abs(each.spent / theirs.spent - 1) < 0.01, "at equal compute"
-        points = [*(at[1][m, n] for m in ("mv", "bon", "wmv", "any")), theirs, ours]
+        suffix, block, more = (points["qalign", n] for points in at)
+        for each in (block, more):
+            assert abs(each.spent / suffix.spent - 1) < 0.01, "at equal compute"
+        points = [*(at[1][m, n] for m in ("mv", "bon", "wmv", "any")), suffix, block]
         cells = [_cell(_as_share(point)) for point in points]
-        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, theirs))))
+        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(block, suffix))))
         cells.append(_cell(_as_share(more)))
-        assert f"| {n} samples | {' | '.join(cells)} |" in told
-        shares = difference(more, ours)
+        assert f"| {n} samples | {' | '.join(cells)} |" in text
+        shares = difference(more, block)
         assert shares.low <= 0 <= shares.high, "at no budget do they differ significantly"
-    assert "At no budget of either table do the two shares differ significantly" in told
+    assert "At no budget of either table do the two shares differ significantly" in text
     return at
 
 
 def test_what_is_said_of_block_moves_on_fresh_inventories_are_the_runs_numbers() -> None:
     runs = [unpack(RESULTS / "fresh" / f"inventory@2{x}.zip") for x in ("", "-block", "-share")]
     at = _table_of_blocks(runs, [16, 32, 64, 128])
-    said = _said(
+    texts = texts_of(
         "docs/moves.md", "docs/results.md", "README.md", "docs/workshop.md", "CHANGELOG.md"
     )
-    theirs, ours, ceiling = at[0]["qalign", 64], at[1]["qalign", 64], at[1]["any", 64]
-    assert difference(ours, theirs).low > 0
-    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, ceiling)))
-    assert f"minus any of n is {over} points" in said["docs/moves.md"]
-    shares = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
+    suffix, block, ceiling = at[0]["qalign", 64], at[1]["qalign", 64], at[1]["any", 64]
+    assert difference(block, suffix).low > 0
+    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(block, ceiling)))
+    assert f"minus any of n is {over} points" in texts["docs/moves.md"]
+    shares = [f"{100 * p.value:.1f}%" for p in (block, suffix, ceiling)]
     for path in ("docs/results.md", "README.md"):
         chains = "with block moves is right on {} of them and the chain with the paper's move"
-        assert (chains + " on {}").format(*shares) in said[path]
-        assert f"of 64 samples is right on {shares[2]}" in said[path]
+        assert (chains + " on {}").format(*shares) in texts[path]
+        assert f"of 64 samples is right on {shares[2]}" in texts[path]
     ask = load_lessons()["worth"].stops[4].ask
     row = (
         "the chain is right on {} of 300 fresh inventories at the compute of 64 samples. With "
         "the paper's move it is right on {}. At least one of 64 samples is right on {}."
     ).format(*shares)
-    assert row in said["docs/workshop.md"]
+    assert row in texts["docs/workshop.md"]
     assert row.replace("'", "’") in ask.right
     assert (
         "at the compute of 64 samples is right on {} of 300 fresh inventories, and a chain with "
         "the paper’s move on {}. On {}, at least one of 64 samples is right."
     ).format(*shares) in ask.wrong
     rounded = "half block moves are right on {:.0%}, suffix moves alone on {:.0%}."
-    assert rounded.format(ours.value, theirs.value) in said["CHANGELOG.md"]
+    assert rounded.format(block.value, suffix.value) in texts["CHANGELOG.md"]
 
 
 def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> None:
@@ -369,7 +370,7 @@ def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> N
     ).format(
         *(_cell(_as_share(p)) for p in points),
         "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)),
-    ) in _said("docs/moves.md")["docs/moves.md"]
+    ) in texts_of("docs/moves.md")["docs/moves.md"]
 
 
 @pytest.mark.parametrize(
@@ -382,24 +383,24 @@ def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> N
     ],
 )
 def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: str, n: int) -> None:
-    drawn = unpack(RESULTS / f"{name}.zip")
-    (point,) = (p for p in curves(drawn, ns=[n]) if p.method == "qalign")
-    found: dict[str, list[float]] = {"all": [], "half": [], "best": []}
-    for record in drawn.records:
-        spent = np.cumsum(prices(record.chain_cost, drawn.header.meter))
-        budget = float(prices(record.pool_cost, drawn.header.meter).mean() * n)
+    results = unpack(RESULTS / f"{name}.zip")
+    (point,) = (p for p in curves(results, ns=[n]) if p.method == "qalign")
+    shares: dict[str, list[float]] = {"all": [], "half": [], "best": []}
+    for record in results.records:
+        spent = np.cumsum(prices(record.chain_cost, results.header.meter))
+        budget = float(prices(record.pool_cost, results.header.meter).mean() * n)
         most, states = n_at_budget(spent.tolist(), budget), record.state_of
         rewards, answers = record.chain_reward[states][:most], record.chain_answer[states][:most]
         for key, kept in (("all", slice(None)), ("half", slice(most // 2, None))):
             voters = answers[kept].astype(np.int64)[None]
             won = vote(voters, np.ones(voters.shape), len(record.answers))
-            found[key].append(float(record.is_right(won)[0]))
-        found["best"].append(float(record.is_right(answers[rewards.argmax()][None])[0]))
-    assert tuple(found["all"]) == point.each
-    row = [f"{'second' if '@' in name else 'first'} 300, {n} samples", f"`{drawn.header.move}`"]
+            shares[key].append(float(record.is_right(won)[0]))
+        shares["best"].append(float(record.is_right(answers[rewards.argmax()][None])[0]))
+    assert tuple(shares["all"]) == point.each
+    row = [f"{'second' if '@' in name else 'first'} 300, {n} samples", f"`{results.header.move}`"]
     row.append(f"{100 * point.value:.1f}")
     for key in ("half", "best"):
-        other = replace(point, each=tuple(found[key]), value=float(np.mean(found[key])))
+        other = replace(point, each=tuple(shares[key]), value=float(np.mean(shares[key])))
         gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(other, point)))
         row.append(f"{100 * other.value:.1f}, {gap}")
     assert f"| {' | '.join(row)} |" in (ASSETS.parent / "docs/moves.md").read_text("utf-8")
@@ -411,58 +412,60 @@ def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: s
 def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
     name: str, ns: list[int]
 ) -> None:
-    theirs, ours = (unpack(RESULTS / f"{name}{each}.zip") for each in ("", "-entropy"))
-    assert ours.header.move == "entropy"
-    theirs = replace(theirs, records=theirs.records[: len(ours.records)])
-    assert [r.id for r in theirs.records] == [r.id for r in ours.records]
-    at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (theirs, ours)]
+    uniform, entropy = (unpack(RESULTS / f"{name}{each}.zip") for each in ("", "-entropy"))
+    assert entropy.header.move == "entropy"
+    uniform = replace(uniform, records=uniform.records[: len(entropy.records)])
+    assert [r.id for r in uniform.records] == [r.id for r in entropy.records]
+    at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (uniform, entropy)]
     cells = [_cell(_as_share(at[1][n])).replace(" ", "% ") for n in ns]
-    told = "is right on {} at {} samples, {} at {} and {} at {}".format(
+    claim = "is right on {} at {} samples, {} at {} and {} at {}".format(
         *(each for pair in zip(cells, ns, strict=True) for each in pair)
     )
-    (said,) = _said("docs/moves.md").values()
-    assert told in said
+    (text,) = texts_of("docs/moves.md").values()
+    assert claim in text
     gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(at[1][ns[-1]], at[0][ns[-1]])))
-    assert f"from `suffix` is {gap}, not significant" in said
+    assert f"from `suffix` is {gap}, not significant" in text
 
 
 def test_what_is_said_of_blocks_at_larger_budgets_are_the_runs_numbers() -> None:
     runs = [unpack(RESULTS / f"inventory{name}.zip") for name in ("", "-block", "-share")]
     at = _table_of_blocks(runs, [32, 64, 128, 256, 512])
-    said = _said("docs/moves.md", "docs/results.md", "README.md", "CHANGELOG.md")
-    theirs, ours, ceiling = at[0]["qalign", 512], at[1]["qalign", 512], at[1]["any", 512]
-    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, ceiling)))
-    assert f"half blocks minus any of n is {over} points" in said["docs/moves.md"]
-    percents = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
-    told = "with block moves is right on {}, with the paper's move on {}, and at least one sample"
+    texts = texts_of("docs/moves.md", "docs/results.md", "README.md", "CHANGELOG.md")
+    suffix, block, ceiling = at[0]["qalign", 512], at[1]["qalign", 512], at[1]["any", 512]
+    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(block, ceiling)))
+    assert f"half blocks minus any of n is {over} points" in texts["docs/moves.md"]
+    percents = [f"{100 * p.value:.1f}%" for p in (block, suffix, ceiling)]
+    claim = "with block moves is right on {}, with the paper's move on {}, and at least one sample"
     for path in ("docs/results.md", "README.md", "CHANGELOG.md"):
-        assert f"{told} is right on {{}}".format(*percents) in said[path], path
+        assert f"{claim} is right on {{}}".format(*percents) in texts[path], path
     ask, guide = (
         load_lessons()["worth"].stops[4].ask,
         (ASSETS.parent / "docs/workshop.md").read_text(),
     )
     for text in (ask.right, guide):
-        told = f"512 samples, the chain with block moves is right on {percents[0]} of 300 problems."
-        assert told in text
+        claim = (
+            f"512 samples, the chain with block moves is right on {percents[0]} of 300 problems."
+        )
+        assert claim in text
     assert f"512 samples’ compute, block moves are right on {percents[0]} of 300" in ask.wrong
 
 
 def test_what_is_said_of_forms_are_the_runs_numbers() -> None:
-    drawn = [unpack(RESULTS / "forms" / f"{name}.zip") for name in ("suffix", "block")]
-    suffix, block = ({p.method: p for p in curves(each, ns=[8])} for each in drawn)
+    packed = [unpack(RESULTS / "forms" / f"{name}.zip") for name in ("suffix", "block")]
+    suffix, block = ({p.method: p for p in curves(each, ns=[8])} for each in packed)
     cells = {m: _cell(_as_share(suffix[m])) for m in ("mv", "bon", "wmv", "any", "qalign")}
     assert cells["bon"] == cells["wmv"] == cells["any"]
-    said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
-    mix = f"`{drawn[1].header.move}`".replace("\n", "\\n")
+    text = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
+    mix = f"`{packed[1].header.move}`".replace("\n", "\\n")
     assert (
         f"MV {cells['mv']}, best-of-n, WMV and any of n {cells['any']}, `suffix` "
         f"{cells['qalign']}, {mix} {_cell(_as_share(block['qalign']))}."
-    ) in said
-    found = difference(block["qalign"], suffix["qalign"])
-    assert found.p is not None
+    ) in text
+    gap = difference(block["qalign"], suffix["qalign"])
+    assert gap.p is not None
     assert (
         "is {:.1f} points ({:.1f} to {:.1f}; they differ on {:.0f} problems, exact p = {:.3f})"
-    ).format(*_percent(found), found.discordant, found.p) in said
+    ).format(*_percent(gap), gap.discordant, gap.p) in text
 
 
 OTHER_SETS = [
@@ -483,64 +486,64 @@ def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(entropy: Path)
         if not path.exists():
             cells += ["–", "–"]
             continue
-        drawn = unpack(path)
-        assert drawn.header.move == move
-        assert [r.id for r in drawn.records] == [r.id for r in suffix.records]
-        (ours,) = (p for p in curves(drawn, ns=[32]) if p.method == "qalign")
-        assert abs(ours.spent / theirs.spent - 1) < 0.01, "at equal compute"
-        gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, theirs)))
-        cells += [_cell(_as_share(ours)), gap]
+        results = unpack(path)
+        assert results.header.move == move
+        assert [r.id for r in results.records] == [r.id for r in suffix.records]
+        (own,) = (p for p in curves(results, ns=[32]) if p.method == "qalign")
+        assert abs(own.spent / theirs.spent - 1) < 0.01, "at equal compute"
+        gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(own, theirs)))
+        cells += [_cell(_as_share(own)), gap]
     title = name.replace("_", " ").replace("@2", ", new problems")
-    said = (ASSETS.parent / "docs/moves.md").read_text("utf-8")
-    assert f"| {title} | {' | '.join(cells)} |" in said
+    text = (ASSETS.parent / "docs/moves.md").read_text("utf-8")
+    assert f"| {title} | {' | '.join(cells)} |" in text
 
 
 def test_what_is_said_of_entropy_over_both_seeds_are_the_runs_numbers() -> None:
     def both(*paths: str) -> Point:
         sets = [curves(unpack(RESULTS / f"{path}.zip"), ns=[32]) for path in paths]
-        (found,) = (p for p in averaged(sets) if p.method == "qalign")
-        return found
+        (mean,) = (p for p in averaged(sets) if p.method == "qalign")
+        return mean
 
-    ours = both("shifted-entropy", "fresh/shifted@2-entropy")
-    gap = _percent(difference(ours, both("shifted", "fresh/shifted@2")))
-    said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
-    assert "over both seeds, it is {:+.1f} points ({:.1f} to {:.1f})".format(*gap) in said
+    entropy = both("shifted-entropy", "fresh/shifted@2-entropy")
+    gap = _percent(difference(entropy, both("shifted", "fresh/shifted@2")))
+    text = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
+    assert "over both seeds, it is {:+.1f} points ({:.1f} to {:.1f})".format(*gap) in text
 
 
-def _accepted(drawn: Results) -> float:
+def _accepted(results: Results) -> float:
     """The share of changes that chains accepted."""
-    first = [(r, slice(r.n_chains, None)) for r in drawn.records]
+    first = [(r, slice(r.n_chains, None)) for r in results.records]
     accepted = sum(int((r.chain_accepted & r.chain_changed)[steps].sum()) for r, steps in first)
     return accepted / sum(int(r.chain_changed[steps].sum()) for r, steps in first)
 
 
 def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> None:
-    drawn = unpack(RESULTS / "smollm2" / "ifeval-100.zip")
-    points = {(p.method, p.n): p for p in curves(drawn)}
+    results = unpack(RESULTS / "smollm2" / "ifeval-100.zip")
+    points = {(p.method, p.n): p for p in curves(results)}
     at = [("one", 1), *((m, 4) for m in ("mv", "bon", "wmv", "qalign", "any"))]
-    said = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
-    assert f"| {' | '.join(_cell(_as_share(points[each])) for each in at)} |" in said
+    text = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
+    assert f"| {' | '.join(_cell(_as_share(points[each])) for each in at)} |" in text
     assert points["mv", 4].spent / points["qalign", 4].spent == pytest.approx(0.5, abs=0.01)
     mbr = "MBR, which costs half as much, is"
     for rival, name in (("mv", mbr), ("bon", "best-of-n"), ("wmv", "weighted MBR")):
         value, low, high = _percent(difference(points["qalign", 4], points[rival, 4]))
         points_ = " points" if rival == "mv" else ""
-        assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in said
+        assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
 
 
 def _latest(
-    found: dict[tuple[str, str, int], dict[str, Any]], name: str, other: Curve, n: int
+    rows: dict[tuple[str, str, int], dict[str, Any]], name: str, other: Curve, n: int
 ) -> dict[str, Any]:
     """The difference from a rule at the largest budget of equal compute up to n."""
-    return found[name, other, max(at for *pair, at in found if pair == [name, other] and at <= n)]
+    return rows[name, other, max(at for *pair, at in rows if pair == [name, other] and at <= n)]
 
 
 def _as_share(point: Point) -> dict[str, float]:
     return {"accuracy": point.value, "low": point.low, "high": point.high}
 
 
-def _percent(found: Difference) -> tuple[float, float, float]:
-    return 100 * found.value, 100 * found.low, 100 * found.high
+def _percent(gap: Difference) -> tuple[float, float, float]:
+    return 100 * gap.value, 100 * gap.low, 100 * gap.high
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -548,30 +551,30 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})"
 
 
-def _as_row(found: Difference) -> dict[str, float]:
-    return {"difference": found.value, "low": found.low, "high": found.high}
+def _as_row(gap: Difference) -> dict[str, float]:
+    return {"difference": gap.value, "low": gap.low, "high": gap.high}
 
 
 def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    said = (ASSETS.parent / "docs/sharper.md").read_text("utf-8").replace("**", "")
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
+    text = (ASSETS.parent / "docs/sharper.md").read_text("utf-8").replace("**", "")
+    paired = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     at = {(r["set"], r["method"], r["n"]): 100 * r["accuracy"] for r in shipped["rows"]}
     for name in ("in_distribution", "shifted", "long"):
         row = next(
-            line for line in said.split("\n") if line.startswith(f"| {name}".replace("_", " "))
+            line for line in text.split("\n") if line.startswith(f"| {name}".replace("_", " "))
         )
         assert f"| {at[f'{name}-power', 'one', 1]:.1f} |" in row
         for method in ("mv", "wmv", "qalign"):
             assert f" {at[f'{name}-power', method, 32]:.1f} (" in row
-        d = found[f"{name}-power", "mv", 32]
+        d = paired[f"{name}-power", "mv", 32]
         value, low, high = (100 * d[key] for key in ("difference", "low", "high"))
         assert f"{value:.1f} ({low:.1f} to {high:.1f}) |" in row
 
 
 def test_what_is_said_of_sharper_targets_with_the_reward_are_the_runs_numbers() -> None:
-    said = " ".join((ASSETS.parent / "docs/sharper.md").read_text("utf-8").split())
+    text = " ".join((ASSETS.parent / "docs/sharper.md").read_text("utf-8").split())
     ahead, exact = [], list[str]()
     for name in ("in_distribution", "shifted", "long"):
         sharp, usual = unpack(RESULTS / f"{name}-sharp.zip"), unpack(RESULTS / f"{name}.zip")
@@ -582,19 +585,19 @@ def test_what_is_said_of_sharper_targets_with_the_reward_are_the_runs_numbers() 
         for method in ("qalign", "wmv"):
             pair = [points[method] for points in at]
             cells += [_cell(_as_share(point)) for point in pair]
-            found = difference(*pair)
-            cells.append("{:.1f} ({:.1f} to {:.1f})".format(*_percent(found)))
-            if told := few(found):
+            gap = difference(*pair)
+            cells.append("{:.1f} ({:.1f} to {:.1f})".format(*_percent(gap)))
+            if claim := few(gap):
                 cells[-1] += ", few"
-                exact.append(told.rpartition("= ")[2])
-        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+                exact.append(claim.rpartition("= ")[2])
+        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in text
         ahead.append(_percent(difference(at[0]["wmv"], at[0]["qalign"])))
     gaps = [f"{value:.1f} ({low:.1f} to {high:.1f})" for value, low, high in ahead]
-    assert "ahead of the κ = 4 chain by {}, {} and {} points".format(*gaps) in said
-    assert f"the exact test decides (p = {' and '.join(exact)})" in said
+    assert "ahead of the κ = 4 chain by {}, {} and {} points".format(*gaps) in text
+    assert f"the exact test decides (p = {' and '.join(exact)})" in text
     rates = [_accepted(each) for each in (sharp, usual)]
-    told = f"there it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
-    assert told in said
+    claim = f"there it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
+    assert claim in text
 
 
 ALL = sorted([*RESULTS.glob("*.zip"), *RESULTS.glob("fresh/*.zip")])
@@ -610,15 +613,15 @@ def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
     for each in results.records:
         first = each.chain_cost[: each.n_chains, 0]
         for cost in (each.pool_cost, each.chain_cost):
-            made = np.ones(len(cost), dtype=bool)
+            real = np.ones(len(cost), dtype=bool)
             if cost is each.chain_cost and len(each.chain_correction):
-                made = each.chain_correction != refused
-            assert (cost[:, 1] == reads * made * (cost[:, 0] + cost[:, 2])).all()
-            assert cost[made, 0].min() >= 1
+                real = each.chain_correction != refused
+            assert (cost[:, 1] == reads * real * (cost[:, 0] + cost[:, 2])).all()
+            assert cost[real, 0].min() >= 1
         assert not each.pool_cost[:, 2].any()
         assert (first == each.chain_length[: each.n_chains]).all()
         assert (
-            each.chain_cost[made].sum(axis=1) - each.chain_cost[made, 1] <= each.chain_length[made]
+            each.chain_cost[real].sum(axis=1) - each.chain_cost[real, 1] <= each.chain_length[real]
         ).all()
         assert each.prompt[0] > 0
         assert each.prompt[1] == reads * each.prompt[0]
@@ -658,23 +661,23 @@ def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) 
     results = results_of(*(record(f"p{k}", k) for k in range(20)))
     path = pack(results, tmp_path / "toy.zip")
     assert main(["report", str(path), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made == Report({"toy": unpack(path)}).json()
-    assert {tuple(row) for row in made["rows"]} == {
+    payload = json.loads(capsys.readouterr().out)
+    assert payload == Report({"toy": unpack(path)}).json()
+    assert {tuple(row) for row in payload["rows"]} == {
         ("set", "method", "n", "flops", "accuracy", "low", "high")
     }
     columns = "set a b n flops difference low high discordant p verdict"
-    assert {" ".join(row) for row in made["paired"]} == {columns}
-    assert {(row["a"], row["b"], row["n"]) for row in made["paired"]} == {
+    assert {" ".join(row) for row in payload["paired"]} == {columns}
+    assert {(row["a"], row["b"], row["n"]) for row in payload["paired"]} == {
         ("qalign", other, n) for other in others() for n in (1, 2, 4, 8)
     }
-    assert {row["method"] for row in made["rows"]} == {*RULES, "one", "any", "wmv_own"}
+    assert {row["method"] for row in payload["rows"]} == {*RULES, "one", "any", "wmv_own"}
     assert main(["report", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert "\ntoy, " in said
-    for row in made["paired"]:
+    table = capsys.readouterr().out
+    assert "\ntoy, " in table
+    for row in payload["paired"]:
         assert (
-            f"{100 * row['difference']:+.1f} ({100 * row['low']:.1f} to ".replace("-", "−") in said
+            f"{100 * row['difference']:+.1f} ({100 * row['low']:.1f} to ".replace("-", "−") in table
         )
     assert main(["report", str(tmp_path / "none")]) == 2
 
@@ -706,10 +709,10 @@ def test_any_of_n_is_the_share_of_all_subsets_that_hold_a_right_sample() -> None
     (each,) = draws.records
     right = each.is_right(each.pool_answer)
     assert 0 < right.sum() < 8
-    found = {p.n: p.value for p in curves(draws, n_bootstrap=2) if p.method == "any"}
+    values = {p.n: p.value for p in curves(draws, n_bootstrap=2) if p.method == "any"}
     for n in (1, 2, 4, 8):
         held = [any(right[k] for k in subset) for subset in itertools.combinations(range(8), n)]
-        assert found[n] == pytest.approx(np.mean(held))
+        assert values[n] == pytest.approx(np.mean(held))
     (one,) = (p for p in curves(draws, n_bootstrap=2) if p.method == "one")
     assert (one.n, one.value) == (1, pytest.approx(right.mean()))
 
@@ -740,8 +743,8 @@ def test_an_average_counts_every_set_the_same_and_draws_problems_again_within_ea
     half = 1.96 * np.sqrt(np.var(small) / 50 + np.var(large) / 400) / 2
     assert (mean.high - mean.low) / 2 == pytest.approx(half, rel=0.1)
     (other,) = averaged([[point("bon", [0.0] * 50)], [point("bon", [0.0] * 400)]])
-    found = difference(mean, other)
-    assert (found.value, found.low) == (
+    gap = difference(mean, other)
+    assert (gap.value, gap.low) == (
         pytest.approx(mean.value),
         pytest.approx(mean.low, abs=5e-3),
     )
@@ -793,12 +796,12 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
     # the same problems at a beta at which every state is right
     all_right = [replace(each, chain_answer=np.zeros(8, dtype=int)) for each in records]
     other = Results(replace(stated.header, beta=2.0), tuple(all_right))
-    found = {
+    values = {
         (p.method, p.n): p
         for p in cross_validated([curves(stated), curves(other)], [stated, other])
     }
-    assert {method for method, _ in found} == {"wmv_own", "qalign_own"}
-    assert found["qalign_own", 8].each == (1.0,) * 30
+    assert {method for method, _ in values} == {"wmv_own", "qalign_own"}
+    assert values["qalign_own", 8].each == (1.0,) * 30
     tried = {f: {p.n: p for p in curves(stated, beta=f) if p.method == "wmv"} for f in FACTORS}
     parts = [part_of(each.id) for each in records]
     for k, part in enumerate(parts):
@@ -807,7 +810,7 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
             for f, points in tried.items()
         }
         best = max(FACTORS, key=lambda f: means[f])  # the first of equals
-        assert found["wmv_own", 8].each[k] == tried[best][8].each[k]
+        assert values["wmv_own", 8].each[k] == tried[best][8].each[k]
     few = results_of(*records[:9])
     assert cross_validated([curves(few)], [few]) == []
 
@@ -820,15 +823,15 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     fewer = (replace(r, **{k: getattr(r, k)[:4] for k in pool}) for r in stated.records[:12])
     begun = Results(replace(stated.header, beta=4.0), tuple(fewer))
     elsewhere = Results(replace(stated.header, digest="another"), stated.records)
-    made = Report({"toy-2": other, "toy": stated, "toy-4": begun, "far": elsewhere})
-    (group,) = made.groups
-    assert [each.name for each in made.sets if each.stated] == ["toy", "far"]
+    report = Report({"toy-2": other, "toy": stated, "toy-4": begun, "far": elsewhere})
+    (group,) = report.groups
+    assert [each.name for each in report.sets if each.stated] == ["toy", "far"]
     assert {p.strata for p in group.average.points} == {(20, 20)}
     assert [row.label for row in group.rows] == ["toy-2", "toy", "toy-4, 4 samples", "far", AVERAGE]
-    own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
+    own = {row["set"] for row in report.json()["rows"] if row["method"] == "qalign_own"}
     assert own == {"toy"}
-    found = cross_validated([curves(stated), curves(begun)], [stated, begun])
-    assert {p.method for p in found} == {"wmv_own"}, "a chain that has not all problems has no say"
+    merged = cross_validated([curves(stated), curves(begun)], [stated, begun])
+    assert {p.method for p in merged} == {"wmv_own"}, "a chain that has not all problems has no say"
     weak = Results(replace(stated.header, rm="weak"), stated.records)
     assert [g.header.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
         stated.header.rm,
@@ -841,11 +844,11 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
 
 def curve(method: Curve, shares: list[float], n_problems: int = 200) -> list[Point]:
     """A method right on the first so many problems at n = 1, 2, 4, ..., each costing n."""
-    made = []
+    points = []
     for k, share in enumerate(shares):
         each = (np.arange(n_problems) < share * n_problems).astype(float).tolist()
-        made.append(replace(point(method, each, spent=2.0**k), n=2**k))
-    return made
+        points.append(replace(point(method, each, spent=2.0**k), n=2**k))
+    return points
 
 
 def test_best_of_n_turns_where_more_samples_harm_beyond_doubt() -> None:
@@ -865,15 +868,15 @@ def test_best_of_n_turns_where_more_samples_harm_beyond_doubt() -> None:
 
 def test_two_methods_cross_between_two_budgets_on_the_logarithmic_scale() -> None:
     chain, votes = curve("qalign", [0.1, 0.2, 0.6, 0.8]), curve("wmv", [0.3, 0.4, 0.5, 0.5])
-    found = crossing([*chain, *votes], "qalign", "wmv")
-    assert found is not None
-    assert (found.ahead, found.behind, found.last) == ("qalign", "wmv", 8.0)
+    budgets = crossing([*chain, *votes], "qalign", "wmv")
+    assert budgets is not None
+    assert (budgets.ahead, budgets.behind, budgets.last) == ("qalign", "wmv", 8.0)
     # from -0.2 at 2 to +0.1 at 4: two thirds of the way
-    assert found.spent == pytest.approx(2 * 2 ** (2 / 3))
-    assert found.seen
-    assert 2 < found.low <= found.spent <= found.high < 4
+    assert budgets.spent == pytest.approx(2 * 2 ** (2 / 3))
+    assert budgets.seen
+    assert 2 < budgets.low <= budgets.spent <= budgets.high < 4
     turned = crossing([*chain, *votes], "wmv", "qalign")
-    assert turned == found
+    assert turned == budgets
     always = crossing([*curve("qalign", [0.5, 0.9]), *curve("wmv", [0.4, 0.6])], "qalign", "wmv")
     assert always is not None
     assert (always.spent, always.high) == (0.0, 0.0)

@@ -32,26 +32,26 @@ FILES = {
 
 def wanted(lines: list[str]) -> dict[str, Requirement]:
     """Requirements by name and extras; those of the project's own extras in place of their name."""
-    found: dict[str, Requirement] = {}
+    pins: dict[str, Requirement] = {}
     for requirement in map(Requirement, lines):
         if requirement.name == PROJECT["name"]:
             for extra in requirement.extras:
-                found |= wanted(EXTRAS[extra])
+                pins |= wanted(EXTRAS[extra])
         else:
-            found[str(requirement).removesuffix(str(requirement.specifier))] = requirement
-    return found
+            pins[str(requirement).removesuffix(str(requirement.specifier))] = requirement
+    return pins
 
 
 def written(name: str) -> dict[str, str]:
     """The pins of a file and of those that it includes."""
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for line in (ROOT / name).read_text("utf-8").splitlines():
         if line.startswith("-r "):
-            found |= written(line.removeprefix("-r "))
+            pins |= written(line.removeprefix("-r "))
         elif line := line.partition("#")[0].strip():
             package, pin = line.split("==")
-            found[package] = pin
-    return found
+            pins[package] = pin
+    return pins
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -164,19 +164,19 @@ def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
     )
     draws = Results(results.header, (small,))
     points = curves(draws, budget="samples", ns=[1, 3, 7], n_bootstrap=2)
-    found = {(p.method, p.n): p for p in points}
+    values = {(p.method, p.n): p for p in points}
     right = small.is_right(small.pool_answer)
     for n in (1, 3, 7):
         subsets = [list(s) for s in itertools.combinations(range(7), n)]
         best = [max(s, key=lambda i: small.pool_reward[i]) for s in subsets]
-        assert found["bon", n].value == pytest.approx(np.mean(right[best]))
-        assert found["bon", n].reward == pytest.approx(np.mean(small.pool_reward[best]), rel=1e-6)
-        assert found["any", n].value == pytest.approx(np.mean([right[s].any() for s in subsets]))
+        assert values["bon", n].value == pytest.approx(np.mean(right[best]))
+        assert values["bon", n].reward == pytest.approx(np.mean(small.pool_reward[best]), rel=1e-6)
+        assert values["any", n].value == pytest.approx(np.mean([right[s].any() for s in subsets]))
         vote = [_vote_is_right(small, s, np.ones(n)) for s in subsets]
-        assert found["mv", n].value == pytest.approx(np.mean(vote))
+        assert values["mv", n].value == pytest.approx(np.mean(vote))
         weights = [np.exp(small.pool_reward[s].astype(float) / 0.8) for s in subsets]
         vote = [_vote_is_right(small, s, w) for s, w in zip(subsets, weights, strict=True)]
-        assert found["wmv", n].value == pytest.approx(np.mean(vote))
+        assert values["wmv", n].value == pytest.approx(np.mean(vote))
 
 
 def _vote_is_right(record, subset, weights):
@@ -230,19 +230,19 @@ def test_bands_hold_the_accuracy_and_come_from_the_problems(results):
 
 
 def test_a_smaller_beta_is_greedier_and_further_from_the_base(results):
-    found = against_beta(results, [0.05, 0.8, 50.0])
+    rows = against_beta(results, [0.05, 0.8, 50.0])
     for name, falls in (("reward", True), ("kl", True), ("effective", False)):
-        values = [getattr(point, name) for point in found]
+        values = [getattr(point, name) for point in rows]
         assert values == sorted(values, reverse=falls)
-    assert 0 <= found[-1].kl < 0.01
-    assert found[0].kl <= math.log(32)
+    assert 0 <= rows[-1].kl < 0.01
+    assert rows[0].kl <= math.log(32)
     last = {p.method: p for p in curves(results) if p.n == 32}
     # with a large beta only a tie of votes is decided by the reward
     tied = [value not in (0, 1) for value in last["mv"].each]
     assert any(tied)
-    assert abs(found[-1].accuracy - last["mv"].value) <= np.mean(tied) / 2
-    assert (found[1].accuracy, found[1].low) == (last["wmv"].value, last["wmv"].low)
-    assert found[1].reward == pytest.approx(last["wmv"].reward)
+    assert abs(rows[-1].accuracy - last["mv"].value) <= np.mean(tied) / 2
+    assert (rows[1].accuracy, rows[1].low) == (last["wmv"].value, last["wmv"].low)
+    assert rows[1].reward == pytest.approx(last["wmv"].reward)
 
 
 async def test_acceptance_at_another_beta_is_that_of_the_steps_drawn(results):
@@ -272,9 +272,9 @@ def test_acceptance_leaves_the_initial_draw_out(results):
 
 def test_a_report_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, results):
     packed = pack(results, tmp_path / "set.npz")
-    made = Report({"set": results}).json()
-    assert Report({"set": load_results(packed)}).json() == made
-    json.dumps(made, allow_nan=False)
+    report = Report({"set": results}).json()
+    assert Report({"set": load_results(packed)}).json() == report
+    json.dumps(report, allow_nan=False)
     assert load_results(packed).header == results.header
     for one, other in zip(load_results(packed).records, results.records, strict=True):
         assert one.id == other.id
@@ -317,7 +317,7 @@ async def test_what_is_packed_where_nothing_can_be_written_is_said_in_one_senten
 
 
 @pytest.mark.parametrize(
-    ("lines", "options", "said"),
+    ("lines", "options", "sentence"),
     [
         ([{"prompt": "write"}], "", "'0' has neither an answer to compare with nor constraints"),
         (
@@ -335,11 +335,11 @@ async def test_what_is_packed_where_nothing_can_be_written_is_said_in_one_senten
     ],
 )
 def test_a_set_that_cannot_be_graded_is_refused_and_nothing_is_drawn(
-    tmp_path, capsys, lines, options, said
+    tmp_path, capsys, lines, options, sentence
 ):
     (tmp_path / "set.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = tmp_path / "out"
     command = ["evaluate", "--task", str(tmp_path / "set.jsonl"), "--out", str(out)]
     assert main([*command, *options.split()]) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
     assert not out.exists()

@@ -95,13 +95,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def gaps(points: list[Point]) -> str:
     """What the page's table of differences says of points at one budget."""
-    made = tables([Compared("", tuple(points)).row(points[0].n)])[1]
-    return re.sub("<[^>]+>", "", table_html(made))
+    table = tables([Compared("", tuple(points)).row(points[0].n)])[1]
+    return re.sub("<[^>]+>", "", table_html(table))
 
 
-def told(found: Difference) -> str:
+def interval_text(gap: Difference) -> str:
     """What a table says of a difference."""
-    return f"{in_points(found, '+.1f').replace('(', '')[:-1]}, {VERDICTS[found.verdict]}"
+    return f"{in_points(gap, '+.1f').replace('(', '')[:-1]}, {VERDICTS[gap.verdict]}"
 
 
 SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters=1)
@@ -126,28 +126,28 @@ def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
 
 def test_the_curves_on_the_page_are_the_cores(folder: Path) -> None:
     (path,) = results_files(folder)
-    found = summarise(path)
-    group = Group((found,))
-    figure = errors(found.points, group)
-    drawn = {line.name: line.y for line in figure.lines}
+    summary = summarise(path)
+    group = Group((summary,))
+    figure = errors(summary.points, group)
+    lines = {line.name: line.y for line in figure.lines}
     for method, name in (("qalign", "QAlign"), ("bon", "Best-of-n")):
-        assert drawn[name] == [1 - p.value for p in found.points if p.method == method]
+        assert lines[name] == [1 - p.value for p in summary.points if p.method == method]
     assert figure.x.log
     assert proxy(group).lines
 
 
 def test_the_beta_figure_shows_accuracy_acceptance_and_distance(folder: Path) -> None:
     (path,) = results_files(folder)
-    found, tried = summarise(path), betas_of(path)
+    summary, tried = summarise(path), betas_of(path)
     assert [p.beta for p in tried] == pytest.approx([1.0 * factor for factor in BETAS])
-    lines = {line.name: line for figure in betas(tried, Group((found,))) for line in figure.lines}
+    lines = {line.name: line for figure in betas(tried, Group((summary,))) for line in figure.lines}
     assert lines["Weighted vote"].y == [p.accuracy for p in tried]
     assert lines["distance"].y == [p.kl for p in tried]
     known = [p for p in tried if p.acceptance is not None]
     assert lines["changes accepted"].x == [p.beta for p in known]
     assert lines["changes accepted"].y == [p.acceptance for p in known]
     assert 1.0 in lines["changes accepted"].x
-    last = max((p for p in found.points if p.method == "qalign"), key=lambda p: p.n)
+    last = max((p for p in summary.points if p.method == "qalign"), key=lambda p: p.n)
     assert lines["QAlign"].y == [last.value]
 
 
@@ -179,17 +179,17 @@ def test_an_open_ended_set_has_its_own_names() -> None:
     open_ended = replace(SETTINGS, extractor=None)
     assert "to weighted MBR (50%)" in findings_html(points, open_ended)
     assert "to MBR (50%)" in findings_html(points, open_ended)
-    made = tables([Compared("", tuple(points)).row(64)], open_ended=True)[0]
-    assert made is not None
-    assert "Majority vote" not in made.frame.columns
+    table = tables([Compared("", tuple(points)).row(64)], open_ended=True)[0]
+    assert table is not None
+    assert "Majority vote" not in table.frame.columns
 
 
 def test_a_file_that_is_no_result_is_named_and_nothing_breaks(tmp_path: Path) -> None:
     broken = tmp_path / "long.zip"
     broken.write_bytes(b"no zip")
-    said, listed, below = show(broken)
-    assert "long.zip" in said
-    assert "<svg" not in said
+    html, listed, below = show(broken)
+    assert "long.zip" in html
+    assert "<svg" not in html
     assert advice([broken]) == listed == below == ""
 
 
@@ -221,9 +221,9 @@ def test_over_optimisation_is_said_only_where_the_problems_show_it() -> None:
 def test_the_verdict_on_qalign_follows_the_paired_difference(
     qalign: float, other: float, verdict: str
 ) -> None:
-    said = findings([point("qalign", 256, qalign), point("wmv", 256, other, seed=1)])
-    assert len(said) == 1
-    assert verdict in said[0]
+    verdicts = findings([point("qalign", 256, qalign), point("wmv", 256, other, seed=1)])
+    assert len(verdicts) == 1
+    assert verdict in verdicts[0]
 
 
 def test_level_is_said_only_within_three_points_and_the_width_beside_it() -> None:
@@ -246,11 +246,11 @@ def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
     methods = ("qalign", "bon", "mv", "wmv")
     points = [point(m, n, 0.5) for m in methods for n in (1, 4, 16, 64)]
     rows = [Compared(str(n), tuple(points)).row(n) for n in (1, 4, 16, 64)]
-    made = tables(rows, opens=key_of)[0]
-    assert made is not None
-    assert made.frame.shape == (4, 4)
-    shown = re.sub("<[^>]+>", "", table_html(made))
-    assert shown.count("50.0 48.0 to 52.0") == 16
+    table = tables(rows, opens=key_of)[0]
+    assert table is not None
+    assert table.frame.shape == (4, 4)
+    text = re.sub("<[^>]+>", "", table_html(table))
+    assert text.count("50.0 48.0 to 52.0") == 16
 
 
 def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
@@ -258,24 +258,24 @@ def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
     points[1] = replace(points[1], spent=0.5 * points[1].spent, value=0.99, low=0.98)
     assert "At the compute of 16 samples QAlign (80%) is equivalent" in findings(points)[0]
     points.append(replace(points[-1], method="any"))
-    made = tables([Compared("", tuple(points)).row(64)])[0]
-    assert "99.0 98.0 to 82.0 its chain ended before" in re.sub("<[^>]+>", "", table_html(made))
+    table = tables([Compared("", tuple(points)).row(64)])[0]
+    assert "99.0 98.0 to 82.0 its chain ended before" in re.sub("<[^>]+>", "", table_html(table))
 
 
 def test_the_papers_table_is_the_papers() -> None:
     # the paper, Section 4.2: general setting, accuracy in % at 1024 samples
-    found = pd.read_csv(FOLDER / "paper.csv", index_col=0)
-    assert found["MATH500"].tolist() == [31.6, 49.4, 53.0, 60.4, 55.8]
-    assert found["Average"].tolist() == [53.5, 62.3, 59.2, 67.4, 65.6]
-    averages = found.drop(columns="Average").mean(axis=1)
-    assert found["Average"].tolist() == pytest.approx(averages.tolist(), abs=0.15)
+    published = pd.read_csv(FOLDER / "paper.csv", index_col=0)
+    assert published["MATH500"].tolist() == [31.6, 49.4, 53.0, 60.4, 55.8]
+    assert published["Average"].tolist() == [53.5, 62.3, 59.2, 67.4, 65.6]
+    averages = published.drop(columns="Average").mean(axis=1)
+    assert published["Average"].tolist() == pytest.approx(averages.tolist(), abs=0.15)
     assert "<td><bdi>88.2</bdi></td>" in paper_html("paper")
 
 
 def test_cells_are_text() -> None:
-    made = table_html(Table(pd.DataFrame({"<script>": ["<b>"]}, index=["<script>"])))
-    assert "<script>" not in made
-    assert "<b>" not in made
+    html = table_html(Table(pd.DataFrame({"<script>": ["<b>"]}, index=["<script>"])))
+    assert "<script>" not in html
+    assert "<b>" not in html
 
 
 def summary(**values: float) -> Evaluated:
@@ -287,24 +287,24 @@ def summary(**values: float) -> Evaluated:
     return replace(shipped, points=points)
 
 
-def clause_for(use: str, found: list[Clause]) -> Clause:
-    (clause,) = (each for each in found if each.use.startswith(use))
+def clause_for(use: str, candidates: list[Clause]) -> Clause:
+    (clause,) = (each for each in candidates if each.use.startswith(use))
     return clause
 
 
 def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does() -> None:
-    said = {p.stem: findings(summarise(p).points)[0] for p in results_files()}
-    assert SURVIVE in said["inventory"]  # no part of the method knows what is right
-    assert "among 512 samples, so no rule that chooses among them can do better" in said.pop(
+    verdicts = {p.stem: findings(summarise(p).points)[0] for p in results_files()}
+    assert SURVIVE in verdicts["inventory"]  # no part of the method knows what is right
+    assert "among 512 samples, so no rule that chooses among them can do better" in verdicts.pop(
         "inventory"
     )
-    assert said
-    assert not [name for name, first in said.items() if "no rule that chooses" in first]
-    found = summarise(FOLDER / "inventory.zip")
-    above = brief(list(paired(found.points, "qalign", "any"))[-1])
-    shown = re.sub("<[^>]+>", "", show(FOLDER / "inventory.zip")[0])
-    assert told(list(paired(found.points, "qalign", "any"))[-1]) in shown
-    sentences = findings_html(found.points, found.results.header)
+    assert verdicts
+    assert not [name for name, first in verdicts.items() if "no rule that chooses" in first]
+    summary = summarise(FOLDER / "inventory.zip")
+    above = brief(list(paired(summary.points, "qalign", "any"))[-1])
+    text = re.sub("<[^>]+>", "", show(FOLDER / "inventory.zip")[0])
+    assert interval_text(list(paired(summary.points, "qalign", "any"))[-1]) in text
+    sentences = findings_html(summary.points, summary.results.header)
     assert above in sentences.replace(" percentage points (95% CI ", " (")
 
 
@@ -312,10 +312,10 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     usual = {p.stem: summarise(p) for p in results_files() if "-" not in p.stem}
     usual = {name: each for name, each in usual.items() if not each.results.header.open_ended}
     poor = {p.stem: summarise(p) for p in results_files() if "-" in p.stem}
-    found = clauses(usual, poor)
-    assert len(found) == 6
-    votes = clause_for("The weighted vote", found)
-    rare = clause_for("QAlign", found)
+    advised = clauses(usual, poor)
+    assert len(advised) == 6
+    votes = clause_for("The weighted vote", advised)
+    rare = clause_for("QAlign", advised)
     for name, each in usual.items():
         difference = brief(list(paired(each.points, "qalign", "wmv"))[-1])
         assert (difference in votes.because) == (name != "inventory")
@@ -325,33 +325,33 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
         d = between(each, "bon", "mv", each.level)
         assert d is not None
         assert d.verdict == "behind"
-        clause = next(c for c in found if c.situation == "A poor reward model")
+        clause = next(c for c in advised if c.situation == "A poor reward model")
         assert brief(d) in clause.because
         assert "In this case, avoid best-of-n." in clause.because
         assert "est-of-n" not in clause.use
     ratios = [ratio for each in usual.values() for ratio in waiting(each)]
-    assert f"{median(ratios):.0f} times as many tokens in a row" in found[0].because
+    assert f"{median(ratios):.0f} times as many tokens in a row" in advised[0].because
     assert SURVIVE in rare.because
     assert rare.lab == "#lab-section-worth"
-    said = advice(results_files())
-    assert f'href="{rare.lab}"' in said
+    text = advice(results_files())
+    assert f'href="{rare.lab}"' in text
 
 
 def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_docs() -> None:
-    said = (FOLDER.parents[1] / "docs/sharper.md").read_text("utf-8").replace("**", "")
+    docs = (FOLDER.parents[1] / "docs/sharper.md").read_text("utf-8").replace("**", "")
     for name in ("in distribution", "shifted", "long"):
         path = FOLDER / f"{name.replace(' ', '_')}-sharp.zip"
-        found, d = summarise(path), beside_the_papers(path)
+        summary, d = summarise(path), beside_the_papers(path)
         assert d is not None
         value, low, high = (f"{100 * x + 1e-9:.1f}" for x in (d.value, d.low, d.high))
-        mine = next(p for p in found.points if (p.method, p.n) == ("qalign", 32))
+        mine = next(p for p in summary.points if (p.method, p.n) == ("qalign", 32))
         at = f"{100 * mine.value:.1f} ({100 * mine.low:.0f}-{100 * mine.high:.0f})"
         row = f"| {name} | {at} | {100 * (mine.value - d.value):.1f} ("
-        assert row in said
-        assert f" | {value} ({low} to {high})" in said[said.index(row) :].split("\n")[0]
-        shown = findings_html(found.points, found.results.header, d)
+        assert row in docs
+        assert f" | {value} ({low} to {high})" in docs[docs.index(row) :].split("\n")[0]
+        html = findings_html(summary.points, summary.results.header, d)
         stands = "is behind" if name == "long" else "is not significantly different from"
-        assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in shown
+        assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in html
     for other in ("shifted", "shifted-power"):
         assert beside_the_papers(FOLDER / f"{other}.zip") is None
 
@@ -365,12 +365,12 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
     assert [p.stem for p in others if p.stem[:5] == "long-"][:2] == ["long-block", "long-entropy"]
     path = fresh[-1]
     assert title_of(path).endswith("fresh problems, seed 4; half of the steps rewrite one block")
-    found, d = summarise(path), beside_the_papers(path)
+    summary, d = summarise(path), beside_the_papers(path)
     assert d is not None
     assert d.n == 64
     assert d.low > 0
-    said = findings_html(found.points, found.results.header, d)
-    assert "QAlign with the moves 0.5*suffix+0.5*block(:) is ahead of QAlign with suffix" in said
+    html = findings_html(summary.points, summary.results.header, d)
+    assert "QAlign with the moves 0.5*suffix+0.5*block(:) is ahead of QAlign with suffix" in html
     assert beside_the_papers(fresh[-2]) is None, "suffix moves are the paper's"
 
 
@@ -431,28 +431,28 @@ def test_the_advice_makes_text_of_names(folder: Path) -> None:
 
 def test_every_number_of_the_tables_leads_to_its_problems(folder: Path) -> None:
     (path,) = results_files(folder)
-    found = summarise(path)
+    summary = summarise(path)
     numbers = show(path)[0]
     opened = re.findall(r'data-opens="([^"]+)"', numbers)
     assert len(set(opened)) == len(opened) >= 4 * 5 + 3
     for cell in opened:
-        listed = problems_html(found, cell)
-        assert all(record.id in listed for record in found.results.records), cell
+        listed = problems_html(summary, cell)
+        assert all(record.id in listed for record in summary.results.records), cell
     for nobody in ("qalign", "any::1", "qalign::3", "qalign:none:1", "<b>:<b>:<b>"):
-        assert problems_html(found, nobody) == ""
+        assert problems_html(summary, nobody) == ""
 
 
 def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> None:
     (path,) = results_files(folder)
-    found = summarise(path)
-    (point,) = (p for p in found.points if (p.method, p.n) == ("bon", 4))
-    listed = problems_html(found, "bon::4")
-    ids = [record.id for record in found.results.records]
+    view = summarise(path)
+    (point,) = (p for p in view.points if (p.method, p.n) == ("bon", 4))
+    listed = problems_html(view, "bon::4")
+    ids = [record.id for record in view.results.records]
     order = re.findall(r"<th><bdi>(toy-\d)</bdi></th>", listed)
     values = [point.each[ids.index(id_)] for id_ in order]
     assert values == sorted(values)
     assert "starting where best-of-n does worst" in listed
-    beside = problems_html(found, "qalign:wmv:4")
+    beside = problems_html(view, "qalign:wmv:4")
     assert "QAlign does worst compared with weighted vote" in beside
     # a set of somebody's own: its problems are not here
     assert "The command draws a chain again" in listed
@@ -460,21 +460,21 @@ def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> N
 
 
 def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: Path) -> None:
-    found = summarise(FOLDER / "long.zip")
-    listed = problems_html(found, "wmv::256")
-    problems = found.listed
-    assert len(problems) == len(found.results.header.problems)
+    view = summarise(FOLDER / "long.zip")
+    listed = problems_html(view, "wmv::256")
+    problems = view.listed
+    assert len(problems) == len(view.results.header.problems)
     links = [html.unescape(link) for link in re.findall(r'href="\?([^"]+)"', listed)]
     assert len(links) == 200
     for link in links[:3]:
         run = Run.read(dict(parse_qsl(link)))
-        place = run.seed - found.results.header.seed
+        place = run.seed - view.results.header.seed
         assert run.prompt == problems[place].prompt
-        assert (run.beta, run.lm, run.rm) == (0.8, found.results.header.lm, found.results.header.rm)
-        record = found.results.records[place]
+        assert (run.beta, run.lm, run.rm) == (0.8, view.results.header.lm, view.results.header.rm)
+        record = view.results.records[place]
         assert run.steps == len(record.chain_reward) - 1
-    changed = replace(found.results, header=replace(found.results.header, digest="another"))
-    assert replace(found, results=changed).listed == ()
+    changed = replace(view.results, header=replace(view.results.header, digest="another"))
+    assert replace(view, results=changed).listed == ()
 
 
 def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_path: Path) -> None:
@@ -483,12 +483,12 @@ def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_p
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"no zip")
     files = [tmp_path / "<i>.zip", broken]
-    made = whole_html(files)
-    assert "&lt;i&gt;" in made
-    assert "<i>" not in made
+    html = whole_html(files)
+    assert "&lt;i&gt;" in html
+    assert "<i>" not in html
     for heading in ("Sets and methods", "Set by set", "Where curves turn and cross", "waits"):
-        assert heading in made
-    assert "#problems-" not in made
+        assert heading in html
+    assert "#problems-" not in html
     csv, tex = (json.loads(file_of(files, kind)) for kind in ("csv", "tex"))
     assert csv["name"] == "qalign-results.csv"
     assert csv["text"].startswith(",".join(COLUMNS) + "\r\n")

@@ -97,8 +97,8 @@ async def text_is(page: Any, selector: str, text: str) -> None:
 async def axe_is_quiet(page: Any) -> None:
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+    report = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
 
 
 async def scene(room: Class, name: str) -> None:
@@ -146,9 +146,11 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     await lead.keyboard.press("a")
     value = check_prediction(stop, "")["value"]
     await lead.wait_for_selector(f".room-goal-name:text-is('{value}')")
-    for page, said in ((one, "50"), (two, "3")):
+    for page, answer in ((one, "50"), (two, "3")):
         await page.wait_for_selector(".room-status[data-right]:not([data-right=''])")
-        assert await page.inner_text(".room-status") == check_prediction(stop, said)["explanation"]
+        assert (
+            await page.inner_text(".room-status") == check_prediction(stop, answer)["explanation"]
+        )
         assert await page.is_disabled("#learn-number")
 
 
@@ -195,8 +197,8 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
         await page.wait_for_selector(".room-verdict:text-matches('^(Accepted|Rejected): ')")
         await axe_is_quiet(page)
     await lead.keyboard.press("Space")
-    drawn = "document.querySelector('.room-chains')?.getAttribute('d').split('L').length"
-    await lead.wait_for_function(f"() => {drawn} > 4")
+    path = "document.querySelector('.room-chains')?.getAttribute('d').split('L').length"
+    await lead.wait_for_function(f"() => {path} > 4")
     assert await lead.locator(".room-single").count() == 1
     await lead.wait_for_selector(".room-votes .room-bar")
     await lead.wait_for_selector(".room-side.room-alone")
@@ -220,7 +222,7 @@ BLOCKED = """; window.Worker = class {
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "where"),
     [
         ("", "Drawn in your browser."),
         (BLOCKED, "Drawn on the server: the worker did not start."),
@@ -228,7 +230,7 @@ BLOCKED = """; window.Worker = class {
     ids=["draws", "blocked"],
 )
 async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
-    browser, toy_app, script, says
+    browser, toy_app, script, where
 ):
     errors: list[str] = []
     lead = await opened(browser, errors, f"{toy_app}room", viewport={"width": 1280, "height": 720})
@@ -236,8 +238,8 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
     await lead.wait_for_selector(".room-qr")
     phone = await opened(browser, errors, lead.url, script, viewport={"width": 390, "height": 844})
     sent: list[str] = []
-    phone.on("request", lambda asked: sent.append(asked.url))
-    await phone.wait_for_selector(f".room-where:text-is('{says}')")
+    phone.on("request", lambda request: sent.append(request.url))
+    await phone.wait_for_selector(f".room-where:text-is('{where}')")
     for t in (0, 1, 2):
         await lead.keyboard.press("n")
         await phone.wait_for_selector(f"text=step {t} of 60 · the class is paused")
@@ -438,10 +440,10 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
             "class": CLASS | {"game": GAME}, "from": 0, "walk": walk, "figures": FIGURES},
     }  # fmt: skip
     assert len(LONG) > 600
-    told: list[object] = []
+    events: list[object] = []
 
     async def follow(route: Any) -> None:
-        body = f"data: {json.dumps(told[-1])}\n\n"
+        body = f"data: {json.dumps(events[-1])}\n\n"
         await route.fulfill(content_type="text/event-stream", body=body)
 
     async def seat(route: Any) -> None:
@@ -453,8 +455,8 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
     await page.route("**/room/join", seat)
     await page.route("**/room/qr", seat)
     for name, state in states.items():
-        told.append(state)
-        await page.goto(f"{toy_app}room?{len(told)}#ABCDEFGH")
+        events.append(state)
+        await page.goto(f"{toy_app}room?{len(events)}#ABCDEFGH")
         await page.wait_for_selector(".room-join >> text=places taken of 1000")
         await page.keyboard.press("3")
         await page.wait_for_function(
@@ -485,10 +487,10 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
         "document.querySelector('.room-numbers').style.transform = 'translateY(-80px)'"
     )
     assert (await page.evaluate(PRINTED_OVER))["over"] != []  # or nothing would be tested
-    for key, shown in SCENES.items():
+    for key, place in SCENES.items():
         await page.keyboard.press(key)
-        await page.wait_for_selector(shown)
-        assert await page.evaluate(BEYOND) == [0, 0], shown
+        await page.wait_for_selector(place)
+        assert await page.evaluate(BEYOND) == [0, 0], place
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         await axe_is_quiet(page)
@@ -505,11 +507,11 @@ MISSING = """([selector, parts]) => {
 
 async def seen_of(stop: Any, **how: Any) -> list[str]:
     """What is to be read of an exhibit."""
-    made = await asyncio.to_thread(build_exhibit, stop, **how)  # one asks the model
-    texts = [part for name, *parts in made["texts"] for part in (name, *parts)]
-    texts += (made["tokens"] or {"pieces": ()})["pieces"]
-    rows = [str(part) for row in made["rows"] for part in row]
-    return [*texts, *rows, *(name for name, _ in made["bars"])]
+    exhibit = await asyncio.to_thread(build_exhibit, stop, **how)  # one asks the model
+    texts = [part for name, *parts in exhibit["texts"] for part in (name, *parts)]
+    texts += (exhibit["tokens"] or {"pieces": ()})["pieces"]
+    rows = [str(part) for row in exhibit["rows"] for part in row]
+    return [*texts, *rows, *(name for name, _ in exhibit["bars"])]
 
 
 @pytest.mark.slow
@@ -532,7 +534,7 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
         for k, stop in enumerate(lesson.stops, start=1):
             await text_is(lead, ".room-stops", f"stop {k} of {len(lesson.stops)}")
             await text_is(phone, ".room-stop h2", stop.title)
-            await shown_on(lead, phone, parts[k - 1])
+            await check_exhibit(lead, phone, parts[k - 1])
             if stop.at.tab == "tokens":
                 await pressed_token(lead, phone)
             other = [*parts[k - 2], "nothing of this"]
@@ -543,7 +545,7 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
                 await lead.keyboard.press("PageDown")
                 await phone.wait_for_selector(".room-status[data-right]:not([data-right=''])")
                 await lead.wait_for_selector("text=The answers are shown")
-                await shown_on(lead, phone, await seen_of(stop, answered=True))
+                await check_exhibit(lead, phone, await seen_of(stop, answered=True))
             await lead.keyboard.press("PageDown")
         await scene(Class(lead.url, lead, [phone], errors), "Settings")
         await lead.click("text=Close this room for good")
@@ -578,7 +580,7 @@ async def answered(phone: Any, ask: Any) -> None:
 PROJECTORS = [{"width": 1024, "height": 768}, {"width": 1280, "height": 720}]
 
 
-async def shown_on(lead: Any, phone: Any, parts: list[str]) -> None:
+async def check_exhibit(lead: Any, phone: Any, parts: list[str]) -> None:
     """All of an exhibit is on the phone and on the projector, in the window at both sizes."""
     for page, selector in (
         (phone, ".room-stop .room-exhibit"),

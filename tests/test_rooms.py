@@ -67,10 +67,10 @@ RUBBISH = [
 NO_NUMBERS = [*RUBBISH[:5], "nan", "inf", "-inf", "1e999", "1e7", "twelve", "0x10", "1" * 400]
 
 
-def judge(stop: int, said: str) -> dict[str, Any]:
+def judge(stop: int, answer: str) -> dict[str, Any]:
     value = VALUES[stop]
-    says = f"It is {value}."
-    return {"right": said == value if said else None, "value": value, "explanation": says}
+    verdict = f"It is {value}."
+    return {"right": answer == value if answer else None, "value": value, "explanation": verdict}
 
 
 LESSON = RoomLesson(name="lesson", title="A lesson", stops=STOPS, judge=judge)
@@ -102,7 +102,7 @@ def a_step(t: int, reward: float, accepted: bool = True) -> Step:
 
 
 def rewards_of(member: Member) -> list[float]:
-    """Of the states, repeats counted."""
+    """Return the reward of each state, repeats counted."""
     return [state.reward for state in member.states]
 
 
@@ -116,10 +116,10 @@ def refused(status: int, call: Callable[[], object]) -> str:
     with pytest.raises(HTTPRefusal) as error:
         call()
     assert error.value.status == status
-    said = str(error.value)
-    assert "\n" not in said
-    assert len(said) < 200
-    return said
+    sentence = str(error.value)
+    assert "\n" not in sentence
+    assert len(sentence) < 200
+    return sentence
 
 
 # Codes and places.
@@ -144,10 +144,10 @@ def test_guesses_find_nothing_and_keep_nobody_out(clock):
     rooms = Rooms(clock=clock)
     room = rooms.open(build_class_run(SETTINGS, Caps()))
     near = room.code[:-1] + LETTERS[(LETTERS.index(room.code[-1]) + 1) % len(LETTERS)]
-    said = {refused(404, lambda g=g: rooms.find(g)) for g in [near, "A" * CODE, "", None, 7, [1]]}
+    texts = {refused(404, lambda g=g: rooms.find(g)) for g in [near, "A" * CODE, "", None, 7, [1]]}
     for k in range(1000):
         refused(404, lambda k=k: rooms.find(f"{k:08d}"))
-    assert len(said) == 1  # a near guess is told what a wild one is
+    assert len(texts) == 1  # a near guess is told what a wild one is
     assert rooms.find(room.code) is room
 
 
@@ -199,37 +199,37 @@ def test_a_closed_door_keeps_out_newcomers_and_nobody_else(clock):
 # Predictions.
 
 
-@pytest.mark.parametrize("said", RUBBISH, ids=lambda v: repr(v)[:20])
-def test_rubbish_for_a_choice_is_refused_and_changes_nothing_for_another(clock, said):
+@pytest.mark.parametrize("answer", RUBBISH, ids=lambda v: repr(v)[:20])
+def test_rubbish_for_a_choice_is_refused_and_changes_nothing_for_another(clock, answer):
     room = a_room(clock)
     rude, other = room.join("", clock.now), room.join("", clock.now)
     room.turn(1)
     room.predict(other, 1, "up", clock.now)
     before = seen_by(room, other), class_message(room, clock.now)["predictions"]
-    refused(422, lambda: room.predict(rude, 1, said, clock.now))
+    refused(422, lambda: room.predict(rude, 1, answer, clock.now))
     assert (seen_by(room, other), class_message(room, clock.now)["predictions"]) == before
 
 
-@pytest.mark.parametrize("said", NO_NUMBERS, ids=lambda v: repr(v)[:20])
-def test_what_is_no_number_up_to_a_million_is_refused(clock, said):
+@pytest.mark.parametrize("answer", NO_NUMBERS, ids=lambda v: repr(v)[:20])
+def test_what_is_no_number_up_to_a_million_is_refused(clock, answer):
     room = a_room(clock)
     member = room.join("", clock.now)
     room.turn(2)
-    refused(422, lambda: room.predict(member, 2, said, clock.now))
+    refused(422, lambda: room.predict(member, 2, answer, clock.now))
     assert not room.prediction_counts
 
 
 def test_numbers_are_counted_as_numbers_however_they_are_written(clock):
     room = a_room(clock)
     room.turn(2)
-    for said in ("12.5", "12.50", " 1.25e1 ", "3"):
-        room.predict(room.join("", clock.now), 2, said, clock.now)
+    for answer in ("12.5", "12.50", " 1.25e1 ", "3"):
+        room.predict(room.join("", clock.now), 2, answer, clock.now)
     assert class_message(room, clock.now)["predictions"] == [("12.5", 3), ("3", 1)]
-    for said in ("-3", "150"):
-        told = refused(
-            422, lambda said=said: room.predict(room.join("", clock.now), 2, said, clock.now)
+    for answer in ("-3", "150"):
+        sentence = refused(
+            422, lambda answer=answer: room.predict(room.join("", clock.now), 2, answer, clock.now)
         )
-        assert "not a percentage" in told
+        assert "not a percentage" in sentence
 
 
 def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
@@ -237,8 +237,8 @@ def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
     member = room.join("", clock.now)
     assert "has no question" in refused(409, lambda: room.predict(member, 0, "up", clock.now))
     room.turn(1)
-    for said in ("up", "down", "up"):
-        room.predict(member, 1, said, clock.now)
+    for answer in ("up", "down", "up"):
+        room.predict(member, 1, answer, clock.now)
     assert dict(room.prediction_counts) == {"up": 1}
     for stop in (0, 3, "1", None, 1.0, True):
         refused(409, lambda stop=stop: room.predict(member, stop, "down", clock.now))
@@ -268,9 +268,9 @@ def test_never_have_more_members_answered_than_there_are(clock):
     for member in (gone, here):
         room.predict(member, 1, "up", clock.now)
     here.streams = silent.streams = 1
-    told = class_message(room, clock.now)
-    assert told["here"] == 2  # beside this number "2 of 2" would hide that one has not answered
-    assert (sum(n for _, n in told["predictions"]), told["expected"]) == (2, 3)
+    message = class_message(room, clock.now)
+    assert message["here"] == 2  # beside this number "2 of 2" would hide that one has not answered
+    assert (sum(n for _, n in message["predictions"]), message["expected"]) == (2, 3)
     room.turn(2)
     assert class_message(room, clock.now)["expected"] == 2
 
@@ -282,14 +282,14 @@ def test_nobody_is_told_the_answer_before_it_is_open(clock):
     room.predict(member, 1, "up", clock.now)
     hidden = seen_by(room, member)
     assert "It is" not in hidden
-    told = room_message(room) | {"prompt": "", "code": "", "round": 0}
-    told["run"] |= {"seed": 0}  # a seed may contain the answer by chance
-    assert ANSWER not in json.dumps(told)
+    public = room_message(room) | {"prompt": "", "code": "", "round": 0}
+    public["run"] |= {"seed": 0}  # a seed may contain the answer by chance
+    assert ANSWER not in json.dumps(public)
     room.reveal()
-    shown = room_message(room), member_message(room, member)
-    assert shown[0]["value"] == "down"
-    assert shown[0]["reference"] is None
-    assert shown[1]["outcome"] == {"right": False, "explanation": "It is down."}
+    views = room_message(room), member_message(room, member)
+    assert views[0]["value"] == "down"
+    assert views[0]["reference"] is None
+    assert views[1]["outcome"] == {"right": False, "explanation": "It is down."}
     room.turn(2)  # the answers of another stop are not
     assert "It is" not in seen_by(room, member)
     room.solve()
@@ -297,14 +297,15 @@ def test_nobody_is_told_the_answer_before_it_is_open(clock):
 
 
 @pytest.mark.parametrize(
-    ("says", "told"), [("Yes: 25%.", "25%."), ("Yes, rejected.", "Rejected."), ("It is.", "It is.")]
+    ("words", "status"),
+    [("Yes: 25%.", "25%."), ("Yes, rejected.", "Rejected."), ("It is.", "It is.")],
 )
-def test_nobody_who_was_wrong_is_told_yes(clock, says, told):
+def test_nobody_who_was_wrong_is_told_yes(clock, words, status):
     room = a_room(clock)
     room.turn(1)
     room.reveal()
-    room.opened[1] = {**room.opened[1], "explanation": says}
-    assert room_message(room)["explanation"] == told
+    room.opened[1] = {**room.opened[1], "explanation": words}
+    assert room_message(room)["explanation"] == status
 
 
 def test_a_flood_is_refused_and_the_others_are_heard(clock):
@@ -360,8 +361,8 @@ def test_a_place_in_a_room_that_this_server_never_had_is_told_of_a_restart(clock
     before, after = Rooms(clock=clock), Rooms(clock=clock)
     room = before.open(build_class_run(SETTINGS, Caps()))
     token = room.join("", clock.now).token
-    said = refused(410, lambda: after.find(room.code, token))
-    assert "started again" in said
+    sentence = refused(410, lambda: after.find(room.code, token))
+    assert "started again" in sentence
     assert "started again" not in refused(404, lambda: after.find(room.code))
 
 
@@ -383,7 +384,7 @@ def test_an_operator_says_how_many_rooms_and_members():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"prompt": "x" * 601},
         {"prompt": "  "},
@@ -397,8 +398,8 @@ def test_an_operator_says_how_many_rooms_and_members():
     ],
     ids=lambda v: repr(v)[:30],
 )
-def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(given):
-    refused(422, lambda: build_class_run(SETTINGS | given, Caps()))
+def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(settings):
+    refused(422, lambda: build_class_run(SETTINGS | settings, Caps()))
 
 
 def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
@@ -425,9 +426,9 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoomService]
     monkeypatch.setattr(service_module, "LOOK", 0.002)
     monkeypatch.setattr(service_module, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    made = RoomService(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
-    yield made
-    await end(made)
+    rooms = RoomService(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
+    yield rooms
+    await end(rooms)
 
 
 async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_refused(service):
@@ -540,20 +541,20 @@ async def test_what_the_class_says_are_the_cores_own_numbers(service):
     lead, room, members = await a_class(service, 3)
     await do(service, lead, "run")
     await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == POOL)
-    told = Figures(room).to_dict()
+    figures = Figures(room).to_dict()
     states = [state for member in members for state in member.states]
     base = room.pool
     read = get_extractor("number")
     weights = importance_weights([s.reward for s in base], Target(room.run.beta))
-    assert told["votes"]["class"] == list(majority_vote(states, read).shares[:4])
-    assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])
+    assert figures["votes"]["class"] == list(majority_vote(states, read).shares[:4])
+    assert figures["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])
     later = [reward for member in members for reward in rewards_of(member)[20:]]
-    assert told["mean"]["class"] == pytest.approx(sum(later) / len(later))
+    assert figures["mean"]["class"] == pytest.approx(sum(later) / len(later))
     target = sum(w * s.reward for w, s in zip(weights, base, strict=True))
-    assert told["mean"]["target"] == pytest.approx(target)
-    found = agreement([rewards_of(member) for member in members])
-    assert (told["rhat"], told["agreement"]) == (found.finite, str(found))
-    assert told["trust"]["sentence"]
+    assert figures["mean"]["target"] == pytest.approx(target)
+    verdict = agreement([rewards_of(member) for member in members])
+    assert (figures["rhat"], figures["agreement"]) == (verdict.finite, str(verdict))
+    assert figures["trust"]["sentence"]
 
 
 async def test_the_class_settles_on_the_target(service):
@@ -622,8 +623,8 @@ def test_states_of_a_browser_are_counted_once_and_in_order(clock):
     room, member = that_runs(clock)
     for t, end in ((0, 3), (0, 3), (1, 5), (2, 4)):  # twice, overlapping, and old ones
         room.record_states(member, 0, t, STATES[t:end], clock.now)
-    said = ["That is 0.", "That is 1.", "That is 1.", "That is 3.", "That is 4."]
-    assert [state.response.text for state in member.states] == said
+    texts = ["That is 0.", "That is 1.", "That is 1.", "That is 3.", "That is 4."]
+    assert [state.response.text for state in member.states] == texts
     assert room.walk == [(1, reward) for reward in rewards_of(member)]
     for round_, t in ((0, 6), (1, 5), (-1, 5), (None, 5), ("0", 5)):  # a gap, other rounds
         room.record_states(member, round_, t, STATES[t:], clock.now)
@@ -688,9 +689,9 @@ def test_what_a_browser_sends_has_no_say_in_the_target(clock):
         room.record_sample(a_step(t, float(t)).state)
     before = Figures(room).to_dict()
     room.record_states(member, 0, 0, [["I say 7.", 100.0, 0.0]], clock.now)
-    told = Figures(room).to_dict()
-    assert told["mean"]["target"] == before["mean"]["target"]
-    assert told["votes"]["class"] == [("7", 1.0)]
+    figures = Figures(room).to_dict()
+    assert figures["mean"]["target"] == before["mean"]["target"]
+    assert figures["votes"]["class"] == [("7", 1.0)]
     room.record_sample(a_step(3, 100.0).state)  # what the server draws of the model alone does
     assert Figures(room).to_dict()["mean"]["target"] > 90
 
@@ -731,10 +732,10 @@ async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_roun
     for _ in range(50):
         await asyncio.sleep(0)
     assert member.t == rested
-    said = service.record_states(
+    kept = service.record_states(
         room.code, member.token, {"round": 0, "t": 5, "states": states[5:36]}
     )
-    assert said["t"] == max(35, rested)
+    assert kept["t"] == max(35, rested)
     service.follow(room.code, member.token)
     await until(lambda: member.last is not None and member.last.t == 40)
     rewards = [r for number, r in room.walk if number == member.number]
@@ -807,22 +808,22 @@ async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(
     assert class_message(room, 0.0)["game"]["first"] == []
     text = "We begin with 6."
     lie = {"log_pi": 1e9, "best": 1e9, "reward": 1e9, "tokens": [0], "number": one.number}
-    said = await weigh(service, room, two, text, **lie)
+    reply = await weigh(service, room, two, text, **lie)
     reward = await ToyRM().score(PROMPT, Teller().extend_with_text((), text, ended=True))
-    assert said == {"log_pi": pytest.approx(-len(text) + reward / 0.5)}
-    assert (one.best, two.best) == (None, said["log_pi"])
+    assert reply == {"log_pi": pytest.approx(-len(text) + reward / 0.5)}
+    assert (one.best, two.best) == (None, reply["log_pi"])
     await weigh(service, room, two, "a longer text of which each token costs")
     assert await weigh(service, room, two, "~") == {"log_pi": None}
-    assert two.best == said["log_pi"]
+    assert two.best == reply["log_pi"]
     assert member_message(room, two)["hand"] == {
         "reached": two.reached,
         "best": two.best,
         "left": 27,
     }
-    told = class_message(room, 0.0)["game"]
-    assert told["first"] == [(two.number, two.best, two.reached)]
-    assert told["chains"] == max(one.reached, two.reached)
-    assert told["passed"] == (two.best > two.reached)
+    game = class_message(room, 0.0)["game"]
+    assert game["first"] == [(two.number, two.best, two.reached)]
+    assert game["chains"] == max(one.reached, two.reached)
+    assert game["passed"] == (two.best > two.reached)
     await do(service, lead, "again")
     assert member_message(room, two)["hand"] == {"reached": None, "best": None, "left": 30}
     assert class_message(room, 0.0)["game"] is None
@@ -853,8 +854,8 @@ async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weigh
     for _ in range(20):
         await asyncio.sleep(0)
     lm.may.set()
-    came = await asyncio.gather(*flood, return_exceptions=True)
-    assert sum(not isinstance(said, HTTPRefusal) for said in came) == 1
+    replies = await asyncio.gather(*flood, return_exceptions=True)
+    assert sum(not isinstance(reply, HTTPRefusal) for reply in replies) == 1
     assert (await mine)["log_pi"] == other.best
     took = 0
     for _ in range(50):
@@ -892,8 +893,8 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(service,
     member.streams = 1
     await do(service, lead, "step")
     await until(lambda: member.t == 0)
-    said = await weigh(service, room, member, member.states[0].response.text)
-    assert said["log_pi"] == pytest.approx(member.reached, abs=1e-3)
+    reply = await weigh(service, room, member, member.states[0].response.text)
+    assert reply["log_pi"] == pytest.approx(member.reached, abs=1e-3)
 
 
 # What screens follow.
@@ -901,14 +902,14 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(service,
 
 async def heard(events: AsyncIterator[str], done: Callable[[dict[str, Any]], bool]) -> list[Any]:
     """The events of a stream up to one."""
-    found: list[Any] = []
+    seen: list[Any] = []
     async with asyncio.timeout(60):
         async for event in events:
             if event.startswith("data: "):
-                found.append(json.loads(event.removeprefix("data: ")))
-                if done(found[-1]):
+                seen.append(json.loads(event.removeprefix("data: ")))
+                if done(seen[-1]):
                     break
-    return found
+    return seen
 
 
 async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(service):
@@ -916,10 +917,10 @@ async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(servic
     stream = service.follow(room.code, members[0].token)
     async with aclosing(stream):  # type: ignore[type-var]
         await do(service, lead, "run")
-        told = await heard(stream, lambda e: e.get("mine", {}).get("t") == 40)
-    assert {event["mine"]["number"] for event in told if "mine" in event} == {members[0].number}
-    assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in rewards_of(members[0])]
-    last = told[-1]["mine"]
+        events = await heard(stream, lambda e: e.get("mine", {}).get("t") == 40)
+    assert {event["mine"]["number"] for event in events if "mine" in event} == {members[0].number}
+    assert events[-1]["mine"]["rewards"] == [round(r, 3) for r in rewards_of(members[0])]
+    last = events[-1]["mine"]
     assert last["kept"] + (last["new"] if last["accepted"] else last["old"]) == (
         members[0].states[-1].response.text
     )
@@ -934,8 +935,8 @@ async def test_the_instructors_screen_has_every_chain_and_prediction(service):
         first = await heard(stream, lambda e: "class" in e)
         assert first[-1]["class"]["predictions"] == [["up", 1]]
         await do(service, lead, "run")
-        told = await heard(stream, lambda e: e.get("class", {}).get("done") == 3)
-    walk = [tuple(each) for event in told for each in event.get("walk", [])]
+        events = await heard(stream, lambda e: e.get("class", {}).get("done") == 3)
+    walk = [tuple(each) for event in events for each in event.get("walk", [])]
     assert walk == [(number, round(reward, 3)) for number, reward in room.walk]
 
 
@@ -971,8 +972,8 @@ async def client(service: RoomService) -> AsyncIterator[httpx.AsyncClient]:
         routes=room_routes(service, ()), exception_handlers={HTTPRefusal: respond_refused}
     )
     transport = httpx.ASGITransport(app=RequestGuard(app, OriginPolicy()))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as found:
-        yield found
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
+        yield session
 
 
 JSON = {"Content-Type": "application/json"}
@@ -1045,8 +1046,8 @@ async def test_a_link_is_drawn_as_a_square_of_bits(client):
     lead = (await client.post("/room/open", json=SETTINGS)).json()
 
     async def draw(link: object) -> httpx.Response:
-        asked = {"code": lead["code"], "link": link}
-        return await client.post("/room/qr", json=asked, headers=bearer(lead["token"]))
+        query = {"code": lead["code"], "link": link}
+        return await client.post("/room/qr", json=query, headers=bearer(lead["token"]))
 
     rows = (await draw("http://here/room#ABCD2345")).json()["rows"]
     assert {len(row) for row in rows} == {len(rows)}

@@ -79,8 +79,8 @@ def test_a_rule_decides_alike_for_one_and_for_many(id_):
     reward = rng.normal(size=answer.shape).round(1)
     won, _ = rule.decide_many(answer, reward, 0.0, 0.7, partial(vote, n_answers=3))
     for k, answers in enumerate(answer):
-        said = [ANSWERS[1 + a] for a in answers]
-        texts = [Response((1 + a,), text, True) for a, text in zip(answers, said, strict=True)]
+        words = [ANSWERS[1 + a] for a in answers]
+        texts = [Response((1 + a,), text, True) for a, text in zip(answers, words, strict=True)]
         draws = [ScoredResponse(t, r) for t, r in zip(texts, reward[k], strict=True)]
         one = rule.decide(draws, lambda text: None if text == "none" else text, Target(0.7)).answer
         assert one == (None if won[k] < 0 else ANSWERS[1 + won[k]])
@@ -120,12 +120,12 @@ def test_only_what_reads_beta_has_a_curve_at_its_own():
 
 
 def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, comparison):
-    found = {o.method: o for o in outcomes(comparison, full_cut(comparison))}
-    assert list(found) == list(RULES)
-    weights = np.array(found["upper"].decision.weights)
-    assert found["upper"].effective == pytest.approx((weights > 0).sum())
-    shown = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]
-    (card,) = (card for card in shown["cards"] if card["method"] == "upper")
+    by_method = {o.method: o for o in outcomes(comparison, full_cut(comparison))}
+    assert list(by_method) == list(RULES)
+    weights = np.array(by_method["upper"].decision.weights)
+    assert by_method["upper"].effective == pytest.approx((weights > 0).sum())
+    last = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]
+    (card,) = (card for card in last["cards"] if card["method"] == "upper")
     assert (card["name"], card["term"], card["sentence"]) == (
         WORD, "upper", "Vote with the better half.",
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_a_rule_that_is_added_is_in_the_figures_tables_and_words_of_results(uppe
     accuracy, gaps = tables([Evaluated("", tuple(points), results).row(8)])
     assert WORD in table_html(accuracy)
     assert f"QAlign − {WORD}" in table_html(gaps)
-    assert any(WORD.lower() in said for said in findings(points))
+    assert any(WORD.lower() in sentence for sentence in findings(points))
 
 
 def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
@@ -159,9 +159,9 @@ def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
 
 def test_a_rule_that_is_added_is_in_every_form_of_the_report(upper, results):
     report = Report({"toy": results})
-    made = report.json()
-    assert "upper" in {row["method"] for row in made["rows"]}
-    assert ("qalign", "upper") in {(row["a"], row["b"]) for row in made["paired"]}
+    payload = report.json()
+    assert "upper" in {row["method"] for row in payload["rows"]}
+    assert ("qalign", "upper") in {(row["a"], row["b"]) for row in payload["paired"]}
     assert ",upper," in to_csv(report)
     assert WORD in to_latex(report)
     page = to_html(report)
@@ -170,9 +170,9 @@ def test_a_rule_that_is_added_is_in_every_form_of_the_report(upper, results):
 
 
 def test_a_rule_that_is_added_is_in_the_lab(upper):
-    found = explore(Situation(), most=8, n_problems=20)
-    assert found.right["upper"].shape == found.right["mv"].shape
-    assert WORD in str(worth.curve_figure(found))
+    results = explore(Situation(), most=8, n_problems=20)
+    assert results.right["upper"].shape == results.right["mv"].shape
+    assert WORD in str(worth.curve_figure(results))
     exact = exactly(Example(hack_mass=0.02), (1, 4))
     (four,) = (o for o in exact if (o.method, o.n) == ("upper", 4))
     assert sum(four.answers) == pytest.approx(1)

@@ -72,7 +72,7 @@ class CountedLM(ToyLM):
 TOY = Run(PROMPT, reference=ANSWER, steps=64, pool=4096, matched="pool")
 
 
-def drawn(**changes) -> Comparison:
+def draw_comparison(**changes) -> Comparison:
     return Comparison(parse_trace(text_of(CountedLM(), ToyRM(), TOY.with_changes(**changes))))
 
 
@@ -88,7 +88,7 @@ def spent(trace: Trace) -> tuple[int, int]:
 @pytest.mark.parametrize("steps", [5, 16, 64, pytest.param(200, marks=pytest.mark.slow)])
 def test_at_equal_flops_chains_and_pool_differ_by_less_than_two_percent(steps, chains) -> None:
     for seed in range(3):
-        comparison = drawn(steps=steps, chains=chains, seed=seed)
+        comparison = draw_comparison(steps=steps, chains=chains, seed=seed)
         cut = full_cut(comparison)
         meter = comparison.header.meter
         chain = sum(meter.price(step.cost) for step in comparison.steps_to(cut.t))
@@ -98,13 +98,13 @@ def test_at_equal_flops_chains_and_pool_differ_by_less_than_two_percent(steps, c
 
 
 def test_without_a_match_the_run_has_what_it_asks_for() -> None:
-    comparison = drawn(steps=20, chains=2, pool=42, matched="none")
+    comparison = draw_comparison(steps=20, chains=2, pool=42, matched="none")
     assert len(comparison.pool) == len(comparison.trace.steps) == 42
 
 
 def test_a_chain_that_is_matched_ends_with_the_step_that_costs_as_much_as_the_pool() -> None:
     for chains in (1, 3):
-        trace = drawn(pool=32, steps=10**4, chains=chains, matched="chain").trace
+        trace = draw_comparison(pool=32, steps=10**4, chains=chains, matched="chain").trace
         assert len(trace.pool) == 32
         chain, pool = spent(trace)
         last = [steps[-1] for steps in trace.chains.values()]
@@ -113,20 +113,20 @@ def test_a_chain_that_is_matched_ends_with_the_step_that_costs_as_much_as_the_po
 
 
 def test_a_chain_that_is_matched_never_has_more_than_its_steps() -> None:
-    trace = drawn(pool=64, steps=3, chains=2, matched="chain").trace
+    trace = draw_comparison(pool=64, steps=3, chains=2, matched="chain").trace
     assert [len(steps) for steps in trace.chains.values()] == [4, 4]
     assert trace.end == ("finished", "")
 
 
 def test_a_longer_run_begins_with_the_shorter_one() -> None:
-    short, long = drawn(steps=10).trace, drawn(steps=40).trace
+    short, long = draw_comparison(steps=10).trace, draw_comparison(steps=40).trace
     assert long.steps[:11] == short.steps[:11]
     shared = min(len(short.pool), len(long.pool))
     assert long.pool[:shared] == short.pool[:shared]
 
 
 def test_the_cap_on_samples_ends_the_pool_and_not_the_chain() -> None:
-    comparison = drawn(pool=5)
+    comparison = draw_comparison(pool=5)
     assert len(comparison.pool) == 5
     cut = full_cut(comparison)
     assert cut.n == 5

@@ -107,15 +107,15 @@ async def test_of_150_visitors_each_is_told_a_place_and_comes_to_an_end(patient,
             async for now in stream:
                 seen[number].append(now)
                 if now.status.state == "queued":
-                    told.add(number)
-                if len(told) == 150 - 64 - refused:
+                    numbers.add(number)
+                if len(numbers) == 150 - 64 - refused:
                     go.set()
 
-    told: set[int] = set()
+    numbers: set[int] = set()
     await asyncio.gather(*map(visit, range(150)))
     ends = Counter(each[-1].status.state for each in seen)
     assert ends == Counter(finished=150 - refused, failed=refused)
-    assert len(told) == 86 - refused
+    assert len(numbers) == 86 - refused
     places = {now.status.text for each in seen for now in each if now.status.state == "queued"}
     assert {"Number 1 in the queue", f"Number {86 - refused} in the queue"} <= places
 
@@ -153,9 +153,9 @@ async def test_a_failure_says_why_and_an_unknown_one_says_nothing_of_the_inside(
     assert (await last_of(runs.stream("a", refused))).status.text == (
         "Failed: the model ran out of memory"
     )
-    shown = (await last_of(runs.stream("a", broken))).status
-    assert shown.state == "failed"
-    assert "secret" not in shown.text
+    status = (await last_of(runs.stream("a", broken))).status
+    assert status.state == "failed"
+    assert "secret" not in status.text
     assert "secret" in caplog.text
 
 
@@ -172,7 +172,7 @@ def test_limits_come_from_the_environment_and_bad_ones_are_named():
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "sentence"),
     [
         ({"steps": 5000}, InvalidSetting, "steps must be between 0 and 1024"),
         ({"chains": 0}, InvalidSetting, "chains"),
@@ -184,8 +184,8 @@ def test_limits_come_from_the_environment_and_bad_ones_are_named():
         ({"burn_in": 65}, InvalidSetting, "burn_in must be 0 to 64"),
     ],
 )
-def test_settings_outside_the_caps_get_one_sentence(changes, error, said):
-    with pytest.raises(error, match=said):
+def test_settings_outside_the_caps_get_one_sentence(changes, error, sentence):
+    with pytest.raises(error, match=sentence):
         Run(**{"prompt": "How many?", **changes}).check(Limits())
 
 
@@ -209,9 +209,9 @@ def test_a_link_that_was_shared_before_the_settings_had_more_fields_still_opens(
         "prompt=5+%2B+5+%26+more%3F&reference=10&extractor=choice&rm=embedded-weak&beta=0.25"
         "&steps=99&chains=3&seed=123&temperature=0.7&max_new_tokens=64&burn_in=4&tab=compare"
     )
-    found, said = from_query(dict(parse_qsl(query)), Limits(), OFFER)
-    assert said == ()
-    assert found == Run(
+    run, notice = from_query(dict(parse_qsl(query)), Limits(), OFFER)
+    assert notice == ()
+    assert run == Run(
         prompt="5 + 5 & more?", reference="10", extractor="choice", rm="embedded-weak", beta=0.25,
         steps=99, chains=3, seed=123, temperature=0.7, max_new_tokens=64, burn_in=4,
     )  # fmt: skip
@@ -220,14 +220,14 @@ def test_a_link_that_was_shared_before_the_settings_had_more_fields_still_opens(
 def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     start = Run(prompt="How many?", reference="4")
     assert linked("watch", {"tab": "compare"}, Runs(Limits(), offer=OFFER), start) is None
-    found, said = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), start) or (None, "")
-    assert found == replace(start, beta=2.0)
-    assert "in place" in said
+    run, notice = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), start) or (None, "")
+    assert run == replace(start, beta=2.0)
+    assert "in place" in notice
     writing = Run(prompt="Write a line.", extractor=None)
-    found, _ = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), writing) or (None, "")
-    assert found == replace(writing, beta=2.0)
-    _, said = linked("watch", {"beta": "x"}, Runs(Limits(), offer=OFFER), start) or (None, "")
-    assert "cannot be used" in said
+    run, _ = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), writing) or (None, "")
+    assert run == replace(writing, beta=2.0)
+    _, notice = linked("watch", {"beta": "x"}, Runs(Limits(), offer=OFFER), start) or (None, "")
+    assert "cannot be used" in notice
 
 
 SENT = {"prompt": "How many?", "reference": " 4 ", "lm": "embedded", "rm": "embedded"}
@@ -291,15 +291,15 @@ async def test_what_must_be_said_of_a_model_stands_in_the_status():
 
 
 async def test_a_load_says_how_far_it_is():
-    feed, said = Feed(), []
+    feed, texts = Feed(), []
 
     def load(*_):
         tell("fetching a/model: 25% of 270 MB")
-        said.append(feed.status)
+        texts.append(feed.status)
         return ToyLM(), ToyRM()
 
     await Runs(Limits(), load=load).models(feed, Run())
-    assert said == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]
+    assert texts == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]
 
 
 @pytest.mark.parametrize("round_", range(10))  # without the lock, most rounds fail

@@ -36,9 +36,9 @@ def is_right(rule, text, reference):
 def test_on_two_hundred_cases_a_rule_is_the_published_one_but_where_a_reason_is_given(rule):
     cases = [case[1:] for case in CASES if case[0] == rule]
     assert len(cases) >= 200
-    for text, reference, published, ours, why in cases:
-        assert is_right(rule, text, reference) == bool(int(ours)), (text, reference)
-        assert (published != ours) == bool(why), (text, reference)
+    for text, reference, published, expected, why in cases:
+        assert is_right(rule, text, reference) == bool(int(expected)), (text, reference)
+        assert (published != expected) == bool(why), (text, reference)
 
 
 def test_letters_are_read_by_the_published_rule_alone():
@@ -47,11 +47,11 @@ def test_letters_are_read_by_the_published_rule_alone():
 
 def test_the_published_rule_for_numbers_is_what_the_table_says():
     for _, text, reference, published, _, _ in (c for c in CASES if c[0] == "number"):
-        said = [
+        verdicts = [
             re.findall(r"[-+]?\d*\.\d+|\d+", re.sub(r"(\d),(\d)", r"\1\2", each))[-1:]
             for each in (text.replace("⏎", "\n"), reference)
         ]
-        assert (said[0] == said[1]) == bool(int(published)), text
+        assert (verdicts[0] == verdicts[1]) == bool(int(published)), text
 
 
 def test_where_the_published_rule_is_right_and_ours_is_not_it_was_by_chance():
@@ -74,9 +74,9 @@ def test_without_lm_eval_one_sentence_says_what_to_install(monkeypatch):
 
 def test_the_cases_of_ifeval_are_of_every_kind_of_instruction():
     cases = (TESTS / "ifeval" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [json.loads(case) for case in cases]
-    assert len(asked) >= 200
-    assert len({id for case in asked for id in case["ids"]}) == 25
-    assert {(case["strict"], case["loose"]) for case in asked} == {
+    instructions = [json.loads(case) for case in cases]
+    assert len(instructions) >= 200
+    assert len({id for case in instructions for id in case["ids"]}) == 25
+    assert {(case["strict"], case["loose"]) for case in instructions} == {
         (True, True), (False, False), (False, True),
     }  # fmt: skip

@@ -78,14 +78,14 @@ async def steps_of(lm, rm, n=6):
 async def test_ids_go_both_ways_and_the_eos_counts(server):
     lm = connect(server)
     ids = lm.encode(PROMPT)
-    drawn = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
-    assert drawn == [await lm.extend(ids, (), seed=k) for k in range(40)]
-    assert {r.finished for r in drawn} == {True, False}
-    for response in drawn:
+    responses = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
+    assert responses == [await lm.extend(ids, (), seed=k) for k in range(40)]
+    assert {r.finished for r in responses} == {True, False}
+    for response in responses:
         assert response.finished == (response.tokens[-1] in EOS)
         assert response.finished or len(response) == 14
         assert len(response.pieces) == len(response)
-    longest = max(drawn, key=len)
+    longest = max(responses, key=len)
     again = await lm.extend(ids, longest.tokens[:9], seed=1)
     assert again.tokens[:9] == longest.tokens[:9]
     assert server.bodies[-1]["prompt"] == [*ids, *longest.tokens[:9]]
@@ -209,15 +209,15 @@ async def test_a_request_that_is_given_up_leaves_its_place_to_others(server):
     lm = connect(server, rows=2)
     ids = lm.encode(PROMPT)
     server.faults.extend(["slow", "slow"])
-    given_up = [asyncio.ensure_future(lm.extend(ids, (), seed=k)) for k in range(2)]
+    cancelled = [asyncio.ensure_future(lm.extend(ids, (), seed=k)) for k in range(2)]
     while server.open < 2:
         await asyncio.sleep(0)
-    for request in given_up:
+    for request in cancelled:
         request.cancel()
-    await asyncio.gather(*given_up, return_exceptions=True)
-    assert all(request.cancelled() for request in given_up)
-    found = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(4)))
-    assert len({response.tokens for response in found}) == 4
+    await asyncio.gather(*cancelled, return_exceptions=True)
+    assert all(request.cancelled() for request in cancelled)
+    responses = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(4)))
+    assert len({response.tokens for response in responses}) == 4
 
 
 @pytest.mark.parametrize("fault", TEMPORARY)
@@ -277,16 +277,16 @@ async def test_an_answer_that_comes_byte_by_byte_is_given_up_as_a_whole(server, 
         await lm.extend(lm.encode(PROMPT), (), seed=8)
 
 
-@pytest.mark.parametrize(("fault", "said"), [("endless", "1,048,576 bytes"), ("drip", "in time")])
-def test_a_server_that_lies_while_it_is_connected_to_is_refused(server, fault, said):
+@pytest.mark.parametrize(("fault", "words"), [("endless", "1,048,576 bytes"), ("drip", "in time")])
+def test_a_server_that_lies_while_it_is_connected_to_is_refused(server, fault, words):
     server.lasting = fault
-    with pytest.raises(ModelLoadError, match=said) as raised:
+    with pytest.raises(ModelLoadError, match=words) as raised:
         connect(server, timeout=0.5)
     sentence(raised)
 
 
 @pytest.mark.parametrize(
-    ("fault", "error", "said"),
+    ("fault", "error", "words"),
     [
         ("other prompt", ModelContractError, "changes ids"),
         ("no end", ModelContractError, "up to the first EOS"),
@@ -297,13 +297,13 @@ def test_a_server_that_lies_while_it_is_connected_to_is_refused(server, fault, s
         ("401", EngineError, "refused the key"),
     ],
 )
-async def test_what_will_not_pass_is_not_tried_again(server, fault, error, said):
+async def test_what_will_not_pass_is_not_tried_again(server, fault, error, words):
     lm = connect(server)
     server.bodies.clear()
     server.lasting = fault
     with pytest.raises(error) as raised:
         await lm.extend(lm.encode(PROMPT), (), seed=1)
-    assert said in sentence(raised)
+    assert words in sentence(raised)
     assert len(server.bodies) == 1
 
 
@@ -370,9 +370,9 @@ async def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_
     out = tmp_path / "run.jsonl"
     command = ["run", "--lm", server.address, "--rm", server.address, "--out", str(out)]
     assert await asyncio.to_thread(main, command) == 2
-    shown = [*lines, *map(str, (failed.value, refused.value)), *capsys.readouterr()]
-    shown += [repr(vars(lm)), repr(vars(rm))]
-    assert not any(secret in text for text in shown)
+    outputs = [*lines, *map(str, (failed.value, refused.value)), *capsys.readouterr()]
+    outputs += [repr(vars(lm)), repr(vars(rm))]
+    assert not any(secret in text for text in outputs)
 
 
 @pytest.mark.parametrize(
@@ -465,8 +465,8 @@ async def test_it_is_used_if_asked_for_and_all_that_comes_of_it_is_labelled(fold
     trace = parse_trace("".join(lines))
     assert trace.header.notes == ("approximate: prefixes re-tokenised",)
     assert len(trace.steps) == 31
-    said = json.loads(lines[-1])["message"]
-    label, _, changed = said.partition(", ")
+    message = json.loads(lines[-1])["message"]
+    label, _, changed = message.partition(", ")
     assert label == lm.notes[0].partition(", ")[0]
     n_changed, _, n = changed.split()[:3]
     # random bytes seldom are characters: most of these prefixes come back as others
@@ -489,7 +489,7 @@ async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
 
 
 @pytest.mark.parametrize(
-    ("fault", "error", "said"),
+    ("fault", "error", "words"),
     [
         ("two outputs", InvalidReward, "2 outputs, but a reward model has 1"),
         ("cut conversation", ModelContractError, "changes or cuts"),
@@ -497,12 +497,12 @@ async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
         *((fault, InvalidReward, "one finite number was expected") for fault in SCORES),
     ],
 )
-async def test_a_score_that_is_none_is_refused(server, fault, error, said):
+async def test_a_score_that_is_none_is_refused(server, fault, error, words):
     rm = connect_rm(server)
     server.lasting = fault
     with pytest.raises(error) as raised:
         await rm.score(PROMPT, Response((99, 2), "]", True))
-    assert said in sentence(raised)
+    assert words in sentence(raised)
 
 
 def test_a_server_that_cannot_leave_the_activation_off_is_refused(server):
@@ -532,7 +532,7 @@ def test_processes_with_servers_of_their_own_one_killed_fill_a_folder_as_one_doe
         where = ["--prompts", str(prompts), "--out", str(tmp_path / name), "--quiet"]
         return ["run", *models, *settings, *where]
 
-    def drawn(name):
+    def lines_of(name):
         paths = sorted((tmp_path / name).glob("0*.jsonl"))
         return [sorted(path.read_bytes().splitlines()[1:]) for path in paths]
 
@@ -552,7 +552,7 @@ def test_processes_with_servers_of_their_own_one_killed_fill_a_folder_as_one_doe
     server.hold.set()
     assert main(command(server, "alone")) == 0
     assert "4 prompts, 16 states" in capsys.readouterr().out
-    assert drawn("shared") == drawn("alone")
+    assert lines_of("shared") == lines_of("alone")
     registry.unload(server.address)
 
 

@@ -152,7 +152,7 @@ def test_sharpness_one_reads_no_log_probability_and_changes_no_bit():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("changes", "sentence"),
     [
         ((0.99,), "sharpness must be a finite number >= 1"),
         ((math.nan,), "sharpness must be"),
@@ -161,9 +161,9 @@ def test_sharpness_one_reads_no_log_probability_and_changes_no_bit():
         ((2.0, -1.0, -math.inf), "needs the log-prob"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(given, said):
-    sharpness, new, old = (*given, None, None)[:3]
-    with pytest.raises(InvalidSetting, match=said):
+def test_what_cannot_be_is_refused_in_one_sentence(changes, sentence):
+    sharpness, new, old = (*changes, None, None)[:3]
+    with pytest.raises(InvalidSetting, match=sentence):
         Target(1.0, sharpness).log_ratio(Scores(0.0, new), Scores(0.0, old))
 
 
@@ -172,13 +172,13 @@ async def test_the_former_name_of_the_sharpness_keeps_working_everywhere():
     named = [await steps_of(sharpness=2.0), await steps_of(target=Target(1.0, 2.0))]
     assert named == [await steps_of(alpha=2.0)] * 2
     assert named[0] != await steps_of()
-    found, _ = linked("watch", {"alpha": "4"}, Runs(offer=Offer(names=())), Run(PROMPT))
-    assert (found.sharpness, found.query().split("&")[-1]) == (4.0, "sharpness=4")
+    run, _ = linked("watch", {"alpha": "4"}, Runs(offer=Offer(names=())), Run(PROMPT))
+    assert (run.sharpness, run.query().split("&")[-1]) == (4.0, "sharpness=4")
 
 
-async def steps_of(lm=LM, rm=RM, n=30, **given):
-    target = {} if "target" in given else {"beta": 1.0}
-    chain = run_chain(lm, rm, "x", **target, **{"seed": 3, "steps": n, **given})
+async def steps_of(lm=LM, rm=RM, n=30, **options):
+    target = {} if "target" in options else {"beta": 1.0}
+    chain = run_chain(lm, rm, "x", **target, **{"seed": 3, "steps": n, **options})
     return [s async for s in chain]
 
 
@@ -299,7 +299,7 @@ def test_the_weights_of_all_responses_are_the_target():
 # traces, results, tuning
 
 
-def drawn(run, lm, rm, known=None):
+def draw_trace(run, lm, rm, known=None):
     async def lines():
         return [item.line async for item in record(lm, rm, run, known=known)]
 
@@ -313,7 +313,7 @@ RUN = Run(
 
 @pytest.fixture(scope="module")
 def lines():
-    return drawn(RUN, LM, NOTHING)
+    return draw_trace(RUN, LM, NOTHING)
 
 
 def test_a_trace_has_the_sharpness_and_every_log_probability_and_comes_back(lines):
@@ -333,13 +333,13 @@ def sorted_as(lines):
 
 def test_an_interrupted_run_goes_on_bit_for_bit(lines):
     half = [line for line in lines[:20] if '"type":"end"' not in line]
-    rest = drawn(RUN, LM, NOTHING, parse_trace("".join(half)))
+    rest = draw_trace(RUN, LM, NOTHING, parse_trace("".join(half)))
     assert sorted(half + rest) == sorted(lines)
 
 
 def test_a_trace_of_sharpness_one_is_written_as_before_and_an_old_one_opens():
     run = RUN.with_changes(sharpness=1.0)
-    text = "".join(drawn(run, LM, NOTHING))
+    text = "".join(draw_trace(run, LM, NOTHING))
     assert "sharpness" not in text
     assert "log_probs" not in text
     assert parse_trace(text).header.sharpness == 1.0
@@ -357,11 +357,11 @@ def test_a_hostile_trace_with_other_log_probabilities_is_refused(lines, wrong):
 
 def test_a_comparison_and_its_curves_weigh_by_the_same_target(lines):
     comparison = Comparison(parse_trace("".join(lines)))
-    found = {o.method: o for o in outcomes(comparison, full_cut(comparison, "samples"))}
+    by_method = {o.method: o for o in outcomes(comparison, full_cut(comparison, "samples"))}
     pool = comparison.pool
     expected = importance_weights([0.0] * len(pool), Target(1.0, 4.0), pool)
-    n = found["wmv"].n
-    assert found["wmv"].decision.weights == pytest.approx(
+    n = by_method["wmv"].n
+    assert by_method["wmv"].decision.weights == pytest.approx(
         importance_weights([0.0] * n, Target(1.0, 4.0), pool[:n])
     )
     assert len(set(expected)) > 1
@@ -466,12 +466,12 @@ async def test_a_sharpness_is_not_tried_without_right_answers_or_below_one():
 def test_the_command_tells_of_each_sharpness_and_which_is_best(capsys):
     command = "tune --task shifted --rm none --prompts 2 --steps 8 --max-new-tokens 12 --alpha 4 1"
     assert main(command.split()) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in told[:2]] == ["sharpness 1", "sharpness 4"]
-    assert " points, paired: " in told[2]
-    assert "too few problems for a verdict" in told[2]
-    assert told[2].split(" - ")[0] == told[3].removeprefix("best: ")
-    assert told[4].startswith("cost ")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["sharpness 1", "sharpness 4"]
+    assert " points, paired: " in lines[2]
+    assert "too few problems for a verdict" in lines[2]
+    assert lines[2].split(" - ")[0] == lines[3].removeprefix("best: ")
+    assert lines[4].startswith("cost ")
 
 
 def test_the_distance_from_the_base_counts_the_sharpness():

@@ -85,9 +85,9 @@ def test_what_is_finished_is_left_as_it_is(path) -> None:
 def test_a_file_that_is_not_this_runs_is_refused_and_never_changed(tmp_path, content) -> None:
     path = tmp_path / "run.jsonl"
     path.write_bytes(content)
-    with pytest.raises(InvalidSetting, match=r"give another path") as said:
+    with pytest.raises(InvalidSetting, match=r"give another path") as error:
         go_on(path)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(error.value)
     assert path.read_bytes() == content
 
 
@@ -117,7 +117,7 @@ def test_whatever_is_in_a_file_it_is_refused_as_it_is_or_kept_to_its_last_whole_
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "differing"),
     [
         ({"beta": 0.9}, "beta: 0.8, now 0.9"),
         ({"steps": 3}, "steps: 4, now 3"),
@@ -125,9 +125,9 @@ def test_whatever_is_in_a_file_it_is_refused_as_it_is_or_kept_to_its_last_whole_
         ({"matched": "pool"}, "matched: 'none', now 'pool'"),
     ],
 )
-def test_the_trace_of_another_run_is_named_by_what_differs(path, changes, said) -> None:
+def test_the_trace_of_another_run_is_named_by_what_differs(path, changes, differing) -> None:
     before = path.read_bytes()
-    with pytest.raises(InvalidSetting, match=said):
+    with pytest.raises(InvalidSetting, match=differing):
         go_on(path, RUN.with_changes(**changes))
     assert path.read_bytes() == before
 
@@ -236,8 +236,8 @@ def test_on_a_full_disk_every_command_says_one_sentence(name, tmp_path, capfd, m
     most = max(len(content) for content in kept.values())
     with room(most // 2):
         assert main([*command, "--seed", "3"]) == 2
-    said = capfd.readouterr().err.strip().splitlines()[-1]
-    assert "cannot be written (File too large); free some space" in said
+    sentence = capfd.readouterr().err.strip().splitlines()[-1]
+    assert "cannot be written (File too large); free some space" in sentence
     assert all(p.read_bytes().startswith(content) for p, content in kept.items())
     assert main([*command, "--seed", "3"]) == 0
     now = {p.name: p.read_bytes().splitlines()[1:] for p in tmp_path.glob("*.jsonl")}
@@ -269,9 +269,9 @@ def test_after_ctrl_c_a_command_keeps_what_it_drew_and_goes_on(
             return await super().score(prompt, response)
 
     def contents(folder):
-        found = {p.name: p.read_bytes().splitlines()[1:] for p in folder.glob("[a0]*.jsonl")}
+        files = {p.name: p.read_bytes().splitlines()[1:] for p in folder.glob("[a0]*.jsonl")}
         return {
-            n: sorted(line for line in lines if b'"end"' not in line) for n, lines in found.items()
+            n: sorted(line for line in lines if b'"end"' not in line) for n, lines in files.items()
         }
 
     rms = [Interrupted(), ToyRM(), ToyRM()]

@@ -30,7 +30,7 @@ def pool_of(seed: int, size: int, n_answers: int, *, open_ended: bool = False) -
 
 def one_by_one(pool: Pool, n: int, *, weighted: bool) -> float:
     """The mean over all subsets; a tie is the mean over the tied answers."""
-    found = []
+    shares = []
     for places in map(list, combinations(range(len(pool.answer)), n)):
         reward, answer = pool.reward[places], pool.answer[places]
         weight = softmax(reward, BETA) if weighted else np.full(n, 1 / n)
@@ -40,8 +40,8 @@ def one_by_one(pool: Pool, n: int, *, weighted: bool) -> float:
             support[a] = float((weight * same).sum())
         tied = [a for a, x in support.items() if x >= max(support.values()) - 1e-12]
         right = [bool(pool.right[pool.answer == a][0]) for a in tied]
-        found.append(np.mean(right) if right else 0.0)
-    return float(np.mean(found))
+        shares.append(np.mean(right) if right else 0.0)
+    return float(np.mean(shares))
 
 
 @pytest.mark.parametrize("open_ended", [False, True])
@@ -50,8 +50,8 @@ def one_by_one(pool: Pool, n: int, *, weighted: bool) -> float:
 def test_votes_over_few_subsets_are_exact(rule, n, open_ended) -> None:
     for seed in range(12):
         pool = pool_of(seed, 10, 4, open_ended=open_ended)
-        (found,), _ = votes(pool, n, RULES[rule], (BETA,))
-        assert found == pytest.approx(one_by_one(pool, n, weighted=rule == "wmv"), abs=1e-12)
+        (share,), _ = votes(pool, n, RULES[rule], (BETA,))
+        assert share == pytest.approx(one_by_one(pool, n, weighted=rule == "wmv"), abs=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["mv", "wmv"])
@@ -59,8 +59,8 @@ def test_votes_of_two_are_exact_where_there_are_many_pairs(rule) -> None:
     assert comb(100, 2) > MOST
     for seed in range(4):
         pool = pool_of(seed, 100, 5)
-        (found,), _ = votes(pool, 2, RULES[rule], (BETA,))
-        assert found == pytest.approx(one_by_one(pool, 2, weighted=rule == "wmv"), abs=1e-12)
+        (share,), _ = votes(pool, 2, RULES[rule], (BETA,))
+        assert share == pytest.approx(one_by_one(pool, 2, weighted=rule == "wmv"), abs=1e-12)
 
 
 def test_a_tie_broken_by_the_reward_is_another_number() -> None:
@@ -86,9 +86,9 @@ def test_random_subsets_estimate_the_mean_over_all() -> None:
     for seed in range(3):
         pool = pool_of(seed, 60, 5)
         for rule in ("mv", "wmv"):
-            (found,), _ = votes(pool, 3, RULES[rule], (BETA,))
+            (share,), _ = votes(pool, 3, RULES[rule], (BETA,))
             exactly = one_by_one(pool, 3, weighted=rule == "wmv")
-            assert found == pytest.approx(exactly, abs=4 * 0.5 / sqrt(len(subsets(60, 3))))
+            assert share == pytest.approx(exactly, abs=4 * 0.5 / sqrt(len(subsets(60, 3))))
 
 
 def test_several_betas_at_once_are_each_beta_alone() -> None:
@@ -102,9 +102,9 @@ def test_several_betas_at_once_are_each_beta_alone() -> None:
 @pytest.mark.parametrize("name", ["shifted", "inventory", "fresh/inventory@4", "in_distribution"])
 def test_a_weighted_vote_of_two_is_best_of_two(name) -> None:
     results = unpack(ROOT / f"assets/results/{name}.zip")
-    found = {p.method: p for p in curves(results, ns=[2])}
+    values = {p.method: p for p in curves(results, ns=[2])}
     silent = np.array([bool((record.pool_answer < 0).any()) for record in results.records])
-    each, best = np.array(found["wmv"].each), np.array(found["bon"].each)
+    each, best = np.array(values["wmv"].each), np.array(values["bon"].each)
     assert each[~silent] == pytest.approx(best[~silent], abs=1e-12)
     assert (each >= best - 1e-12).all()  # a sample without an answer cannot win a vote
 

@@ -145,9 +145,9 @@ def test_an_argument_that_cannot_be_is_refused_in_one_sentence(name):
 
 
 def test_each_is_in_the_registry_with_what_it_cannot_see():
-    shown = {entry.id: entry.title for entry in entries_of("rm") if is_text_reward(entry.source)}
-    assert tuple(shown) == NAMES
-    for title in shown.values():
+    titles = {entry.id: entry.title for entry in entries_of("rm") if is_text_reward(entry.source)}
+    assert tuple(titles) == NAMES
+    for title in titles.values():
         assert "does not" in title or "sees nothing else" in title
 
 
@@ -170,8 +170,8 @@ def test_a_sum_of_them_and_a_model_is_a_reward():
 def test_a_chain_of_the_command_line_is_steered_by_one(capsys):
     run = ["run", "--prompt", "Write a sentence.", "--steps", "8", "--max-new-tokens", "24"]
     assert main([*run, "--rm", "length:5", "--beta", "0.3"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("\n") > 8
+    output = capsys.readouterr().out
+    assert output.count("\n") > 8
     assert main(["compare", *run[1:5], "--rm", "mood", "--beta", "0.3"]) == 0
 
 
@@ -180,9 +180,9 @@ async def test_a_page_draws_and_compares_with_one():
     runs = Runs(Limits(), load=lambda *_: models)
     run = matched_run(Run(PROMPT, rm=models[1].id, steps=6, pool=8), "samples", 64)
     async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, run)):
-        shown = now
-    assert shown.status.state == "finished"
-    trace = parse_trace(shown.text)
+        last = now
+    assert last.status.state == "finished"
+    trace = parse_trace(last.text)
     assert trace.header.rm == run.rm
     assert len({step.proposal.reward for step in trace.steps}) > 0
     assert view(Comparison(trace), state="done", budget="samples")

@@ -45,7 +45,7 @@ HOOKS = {
     ("llama_net.py", "torch.ops.mkldnn._linear_pointwise"),
 }
 """Private names of others, by file; those that `getattr` asks for are strings and fail nowhere."""
-OURS = re.compile(
+OWN_NAMES = re.compile(
     r"(self|cls|of|net|lm|rm|draft|proposals|Trace)\._\w+|\w+\._(replace|asdict|fields)"
 )
 """Our own private names, and those that named tuples make public."""
@@ -57,14 +57,14 @@ def test_the_hooks_were_tried_with_this_version(library):
 
 
 def test_no_other_private_name_of_a_library_is_used():
-    found = set()
+    names = set()
     for path in (*ROOT.glob("qalign_core/**/*.py"), *ROOT.glob("components/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and re.match(r"_[a-zA-Z]", node.attr):
                 name = ast.unparse(node)
-                if not OURS.fullmatch(name):
-                    found.add((path.name, name))
-    assert found == HOOKS
+                if not OWN_NAMES.fullmatch(name):
+                    names.add((path.name, name))
+    assert names == HOOKS
 
 
 # torch: a weight packed for oneDNN
@@ -229,12 +229,12 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
         build_lab_page(demo, gr.HTML())
     with serve(demo, ssr_mode=False, head=theme.head()) as address:
         page = await browser.new_page()
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
+        addresses = []
+        page.on("request", lambda request: addresses.append(request.url))
         await page.goto(address)
         await page.wait_for_selector("#lab-target .main-svg")
         await page.close()
-    assert not [url for url in asked if "PlotlyPlot" in url]
+    assert not [url for url in addresses if "PlotlyPlot" in url]
 
 
 # Gradio: what it does while nobody does anything
@@ -253,8 +253,8 @@ def test_gradio_writes_no_stubs_where_the_app_imports_it(monkeypatch):
 
     monkeypatch.setattr(component_meta, "create_pyi", create)
     with without_stub_files():
-        made = type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
-    assert inspect.getfile(made) == __file__
+        component = type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
+    assert inspect.getfile(component) == __file__
     with pytest.raises(Wrote):  # the control: elsewhere it does
         type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
 

@@ -61,16 +61,16 @@ def test_minimum_bayes_risk_is_that_of_the_core():
     texts = list(dict.fromkeys(texts))
     utility = rouge1.matrix(texts)
     for _ in range(200):
-        drawn = rng.integers(len(texts), size=(1, 7))
+        samples = rng.integers(len(texts), size=(1, 7))
         weight, reward = rng.random((1, 7)), rng.normal(size=(1, 7))
-        won = int(least_risk(drawn, weight, utility)[0])
+        won = int(least_risk(samples, weight, utility)[0])
         decision = minimum_bayes_risk(
-            samples_of([texts[i] for i in drawn[0]], reward[0]), rouge1, weight[0]
+            samples_of([texts[i] for i in samples[0]], reward[0]), rouge1, weight[0]
         )
         assert texts[won] == decision.chosen.response.text
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_texts_of_equal_risk_the_first_to_appear_is_chosen(first):
-    drawn = np.array([[first, 1 - first]])
-    assert least_risk(drawn, np.ones((1, 2)), np.eye(2))[0] == first
+    samples = np.array([[first, 1 - first]])
+    assert least_risk(samples, np.ones((1, 2)), np.eye(2))[0] == first

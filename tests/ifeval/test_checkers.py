@@ -15,7 +15,7 @@ LINES = Path(__file__).with_name("cases.jsonl").read_text(encoding="utf-8").spli
 CASES = [json.loads(line) for line in LINES]
 
 
-def asked(case, rule):
+def instruction_of(case, rule):
     return Instructions(case["prompt"], tuple(case["ids"]), tuple(case["kwargs"]), rule)
 
 
@@ -29,8 +29,8 @@ def no_network(monkeypatch):
 
 @pytest.mark.parametrize("rule", ["strict", "loose"])
 def test_every_case_is_followed_or_not_as_it_was_when_it_was_written_down(rule):
-    said = [asked(case, rule).followed(case["response"]) for case in CASES]
-    assert said == [case[rule] for case in CASES]
+    verdicts = [instruction_of(case, rule).followed(case["response"]) for case in CASES]
+    assert verdicts == [case[rule] for case in CASES]
 
 
 def test_a_verdict_is_the_same_every_time():
@@ -41,8 +41,8 @@ def test_a_verdict_is_the_same_every_time():
 
 @pytest.mark.parametrize("letter", ["#", "!", "e", "E"])  # two official rows ask for no letter
 def test_what_is_asked_for_is_counted_and_no_letter_drawn_by_chance(letter):
-    asked = {"let_relation": "at least", "letter": letter, "let_frequency": 4}
-    counted = Instructions("", ("keywords:letter_frequency",), (asked,))
+    instruction_ofns = {"let_relation": "at least", "letter": letter, "let_frequency": 4}
+    counted = Instructions("", ("keywords:letter_frequency",), (instruction_ofns,))
     for n in (3, 4):
         assert {counted.followed("word " + n * letter) for _ in range(20)} == {n == 4}
 

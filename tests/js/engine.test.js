@@ -29,11 +29,11 @@ function engine(rm, kind, weights) {
   return engines.get(key);
 }
 
-function check(context, found) {
-  for (const sentence of found.excused) context.diagnostic(`at a border: ${sentence}`);
-  context.diagnostic(`${found.steps} steps, ${found.samples} samples, ${found.tokens} tokens; `
-    + `rewards differ by ${found.reward.toExponential(1)} at most`);
-  assert.deepEqual(found.failures, []);
+function check(context, tally) {
+  for (const sentence of tally.excused) context.diagnostic(`at a border: ${sentence}`);
+  context.diagnostic(`${tally.steps} steps, ${tally.samples} samples, ${tally.tokens} tokens; `
+    + `rewards differ by ${tally.reward.toExponential(1)} at most`);
+  assert.deepEqual(tally.failures, []);
 }
 
 test("there are recorded runs of both embedded reward models", () => {
@@ -57,8 +57,8 @@ test("another seed is noticed", () => {
 });
 
 test("weights that are rounded to 7 bits are noticed", () => {
-  const found = replay(engine("embedded", "wasm", "rounded"), beginning(runOf("watch"), 60));
-  assert.ok(found.failures.length > 0);
+  const tally = replay(engine("embedded", "wasm", "rounded"), beginning(runOf("watch"), 60));
+  assert.ok(tally.failures.length > 0);
 });
 
 for (const kind of ["wasm", "js"]) {

@@ -27,7 +27,7 @@ const draw = (trace, t, phase = LAST) =>
   drawStep(momentOf(trace, 0, t, phase, 0), colours, wide);
 
 /** What a drawing says, as one text. */
-const said = (shape) => (Array.isArray(shape) ? shape.slice(2).map(said).join(" ") : shape ?? "");
+const textOf = (shape) => (Array.isArray(shape) ? shape.slice(2).map(textOf).join(" ") : shape ?? "");
 
 /** All elements of a drawing. */
 const all = (shape) => [shape, ...shape.slice(2).filter(Array.isArray).flatMap(all)];
@@ -62,10 +62,10 @@ test("every step of every recorded run has its texts in their places", () => {
     for (let t = 0; t < trace.chains[0].steps.length; t += 3) {
       for (const [name, at, ...parts] of all(draw(trace, t, (t / 3) % (LAST + 1)))) {
         if (name !== "text" || at["text-anchor"] === "middle") continue;
-        const width = wide(parts.map(said).join(""), at["font-size"], at["font-weight"]);
+        const width = wide(parts.map(textOf).join(""), at["font-size"], at["font-weight"]);
         const from = at["text-anchor"] === "end" ? at.x - width : at.x;
         const to = from + width;
-        const place = `${file}, step ${t}: ${parts.map(said).join("")}`;
+        const place = `${file}, step ${t}: ${parts.map(textOf).join("")}`;
         const end = at.y > 120 && at.y < 680 && from < 800 ? 864 : SIZE.width; // of its column
         assert.ok(from >= 0 && to <= end && at.y > 0 && at.y <= SIZE.height, place);
       }
@@ -77,28 +77,28 @@ test("a picture says what the player says of the phase, and nothing of what is t
   const trace = parse(RECORDED);
   const rejected = trace.chains[0].steps.find((one) => !one.accepted).t;
   const u = /u = 0\.\d+/;
-  const verdict = said(draw(trace, rejected));
+  const verdict = textOf(draw(trace, rejected));
   assert.match(verdict, /Rejected: .* The old text stays and is counted again\./);
   assert.match(verdict, u);
   assert.match(verdict, /counted again, ×2/);
-  const chance = said(draw(trace, rejected, 3));
+  const chance = textOf(draw(trace, rejected, 3));
   assert.match(chance, /α = min\(1,/);
   assert.doesNotMatch(chance, u);
   assert.doesNotMatch(chance, /Rejected|stays|counted/);
-  assert.doesNotMatch(said(draw(trace, rejected, 0)), /proposed|α/);
-  assert.match(said(draw(trace, 0)), /First draft .* first draft/);
+  assert.doesNotMatch(textOf(draw(trace, rejected, 0)), /proposed|α/);
+  assert.match(textOf(draw(trace, 0)), /First draft .* first draft/);
 });
 
 test("at its cut a block's picture keeps the rest of the text, and shows no new block yet", () => {
   const trace = parse(BLOCKS);
-  assert.match(said(draw(trace, 1, 0)), /now +a: +kept again +b: \./);
-  assert.doesNotMatch(said(draw(trace, 1, 0)), /cd/);
-  assert.match(said(draw(trace, 1, 1)), /now +a: +proposed +cd: +kept again +b: \./);
+  assert.match(textOf(draw(trace, 1, 0)), /now +a: +kept again +b: \./);
+  assert.doesNotMatch(textOf(draw(trace, 1, 0)), /cd/);
+  assert.match(textOf(draw(trace, 1, 1)), /now +a: +proposed +cd: +kept again +b: \./);
 });
 
 test("votes are those of the step's last verdict", () => {
   const trace = parse(FOUR);
-  const of = (t, phase) => said(votesFigure(momentOf(trace, 0, t, phase, 0), colours, wide).draw());
+  const of = (t, phase) => textOf(votesFigure(momentOf(trace, 0, t, phase, 0), colours, wide).draw());
   assert.match(of(2, LAST), /3 states +5 +2 67% +4 +1 33%$/);
   assert.match(of(2, 3), /2 states +5 +2 100%$/);
 });

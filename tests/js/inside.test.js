@@ -26,10 +26,10 @@ test("an opinion names the token, its chance and what else could have stood ther
 
 test("where the cut fell is told beside where the text parted", () => {
   const half = (n) => Array.from({ length: n }, () => [Math.log(0.5), []]);
-  const said = (t) => describeCut(four.steps[t], half(four.steps[t].ids.length));
-  assert.match(said(0), /first draft.*1\.00 bits/);
-  assert.match(said(1), /after token 1; the new text differs right there.*probability 50%/);
-  assert.match(said(3), /wrote the same text again/);
+  const describe = (t) => describeCut(four.steps[t], half(four.steps[t].ids.length));
+  assert.match(describe(0), /first draft.*1\.00 bits/);
+  assert.match(describe(1), /after token 1; the new text differs right there.*probability 50%/);
+  assert.match(describe(3), /wrote the same text again/);
 });
 
 test("the chain's best is the highest log pi of its first states, each asked once", async () => {
@@ -39,8 +39,8 @@ test("the chain's best is the highest log pi of its first states, each asked onc
     asks.push(texts.length, top);
     return texts.map((ids) => [[logs[ids.join()], []]]);
   } };
-  const found = await chainsBest(scorer, "", trace.header, four, 3);
-  assert.deepEqual(found, { best: -4, t: 0, steps: 3 }); // 0 - 4 and 1 - 5: the first that had it
+  const result = await chainsBest(scorer, "", trace.header, four, 3);
+  assert.deepEqual(result, { best: -4, t: 0, steps: 3 }); // 0 - 4 and 1 - 5: the first that had it
   assert.deepEqual(asks, [3, 0]);
   const sharper = await chainsBest(scorer, "", { ...trace.header, sharpness: 2 }, four, 30);
   assert.deepEqual(sharper, { best: -8, t: 0, steps: 3 }); // the run has no more

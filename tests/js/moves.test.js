@@ -37,11 +37,11 @@ test("each token is written by the step that drew it, behind a block too", () =>
 });
 
 test("steps of blocks that cannot be are refused in one sentence", () => {
-  for (const [was, now, said] of [
+  for (const [was, now, message] of [
     ['"kept_again":3', '"kept_again":9', /kept_again/],
     ['"log_correction":-1.5', '"log_correction":"x"', /log_correction/],
     ['"refused":"the new block did not end"', '"refused":7', /refused/],
   ]) {
-    assert.throws(() => parse(BLOCKS.replace(was, now)), said);
+    assert.throws(() => parse(BLOCKS.replace(was, now)), message);
   }
 });

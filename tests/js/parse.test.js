@@ -4,9 +4,9 @@ import { LIMITS, TraceError, feed, newTrace, parse } from "../../assets/web/play
 import { FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
 
 const V2 = { ...HEADER, version: 2 };
-const refused = (text, said) => assert.throws(() => parse(text), (error) => {
+const refused = (text, pattern) => assert.throws(() => parse(text), (error) => {
   assert.ok(error instanceof TraceError);
-  assert.match(error.message, said);
+  assert.match(error.message, pattern);
   assert.match(error.message, /^[^\n]+\.$/);
   return true;
 });
@@ -100,8 +100,8 @@ const BROKEN = {
   "a sample out of turn": [lines(V2, { type: "sample", n: 1, reward: 0 }), /“n”/],
   "a sample without a reward": [lines(V2, { type: "sample", n: 0 }), /“reward”/],
 };
-for (const [kind, [text, said]] of Object.entries(BROKEN)) {
-  test(`refused in one sentence: ${kind}`, () => refused(text, said));
+for (const [kind, [text, message]] of Object.entries(BROKEN)) {
+  test(`refused in one sentence: ${kind}`, () => refused(text, message));
 }
 
 test("a trace that is too large is not read", () => {

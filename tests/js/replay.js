@@ -26,13 +26,13 @@ export function replay(engine, { header, lines }, seed = header.seed) {
   const { lm, rm } = engine.models(header);
   const sampler = new Sampler(lm, rm, { ...header, seed });
   const extract = header.extractor ? EXTRACTORS[header.extractor] : () => null;
-  const found = { steps: 0, samples: 0, tokens: 0, reward: 0, excused: [], failures: [] };
+  const tally = { steps: 0, samples: 0, tokens: 0, reward: 0, excused: [], failures: [] };
   const states = [];
 
   /** How far u lies outside the place of a recorded token that we did not draw. */
-  function miss(ours, theirs, suffixSeed) {
+  function miss(own, theirs, suffixSeed) {
     let at = 0;
-    while (ours[at] === theirs[at]) at++;
+    while (own[at] === theirs[at]) at++;
     const cdf = lm.law(sampler.promptIds, theirs.slice(0, at));
     const total = cdf[cdf.length - 1];
     const u = uniforms(suffixSeed)(at);
@@ -40,20 +40,20 @@ export function replay(engine, { header, lines }, seed = header.seed) {
     return Math.max((token ? cdf[token - 1] : 0) / total - u, u - cdf[token] / total);
   }
   function differs(gap, sentence) {
-    const where = gap < BORDER ? found.excused : found.failures;
+    const where = gap < BORDER ? tally.excused : tally.failures;
     where.push(`${sentence}, ${gap.toExponential(1)} off`);
   }
 
   /** What both have in common, once both have the same tokens. */
-  function compare(where, ours, theirs) {
-    found.reward = Math.max(found.reward, Math.abs(ours.reward - theirs.reward));
-    if (Math.abs(ours.reward - theirs.reward) > REWARD) {
-      found.failures.push(`${where}: reward ${ours.reward} for ${theirs.reward}`);
+  function compare(where, own, theirs) {
+    tally.reward = Math.max(tally.reward, Math.abs(own.reward - theirs.reward));
+    if (Math.abs(own.reward - theirs.reward) > REWARD) {
+      tally.failures.push(`${where}: reward ${own.reward} for ${theirs.reward}`);
     }
     for (const name of ["tokens", "pieces", "text", "finished", "answer", "cost", "index"]) {
-      if (JSON.stringify(ours[name]) !== JSON.stringify(theirs[name])) {
-        const shown = JSON.stringify([ours[name], theirs[name]]).slice(0, 80);
-        found.failures.push(`${where}: ${name} differ: ${shown}`);
+      if (JSON.stringify(own[name]) !== JSON.stringify(theirs[name])) {
+        const pair = JSON.stringify([own[name], theirs[name]]).slice(0, 80);
+        tally.failures.push(`${where}: ${name} differ: ${pair}`);
       }
     }
   }
@@ -65,11 +65,11 @@ export function replay(engine, { header, lines }, seed = header.seed) {
     return sampler.scored({ tokens, finished, logProbs: [], text, pieces }, index);
   }
 
-  if (sampler.promptIds.length !== header.prompt_tokens) found.failures.push("the prompt differs");
+  if (sampler.promptIds.length !== header.prompt_tokens) tally.failures.push("the prompt differs");
   for (const line of lines) {
-    found.tokens += line.tokens.length;
+    tally.tokens += line.tokens.length;
     if (line.type === "sample") {
-      found.samples++;
+      tally.samples++;
       const where = `sample ${line.n}`;
       let sample = sampler.sample(line.n);
       if (String(sample.tokens) !== String(line.tokens)) {
@@ -80,14 +80,14 @@ export function replay(engine, { header, lines }, seed = header.seed) {
       compare(where, JSON.parse(sampleLine(line.n, sample, extract)), line);
       continue;
     }
-    found.steps++;
+    tally.steps++;
     const { chain, t } = line;
     const where = `chain ${chain}, step ${t}`;
     const state = states[chain];
     const step = t ? sampler.step(chain, t, state) : sampler.begin(chain);
     const whole = [...(state?.tokens ?? []).slice(0, line.index), ...line.tokens];
     if (step.index !== line.index) {
-      found.failures.push(`${where}: index ${step.index} for ${line.index}`);
+      tally.failures.push(`${where}: index ${step.index} for ${line.index}`);
     } else if (String(step.proposal.tokens) !== String(whole)) {
       const gap = miss(step.proposal.tokens, whole, deriveSeed(seed, chain, t, "suffix"));
       differs(gap, `${where}: tokens differ`);
@@ -95,11 +95,11 @@ export function replay(engine, { header, lines }, seed = header.seed) {
     } else {
       const logU = Number.isFinite(step.logU) ? step.logU : null;
       if (logU !== line.log_u && Math.abs(logU - line.log_u) > 1e-12) {
-        found.failures.push(`${where}: ln u ${logU} for ${line.log_u}`);
+        tally.failures.push(`${where}: ln u ${logU} for ${line.log_u}`);
       }
       const slack = 2 * REWARD / header.beta;
       if (Math.abs(step.logAlpha - line.log_alpha) > slack) {
-        found.failures.push(`${where}: ln alpha ${step.logAlpha} for ${line.log_alpha}`);
+        tally.failures.push(`${where}: ln alpha ${step.logAlpha} for ${line.log_alpha}`);
       }
       if (step.accepted !== line.accepted) {
         const gap = Math.abs(Math.exp(step.logU) - Math.exp(step.logAlpha));
@@ -108,7 +108,7 @@ export function replay(engine, { header, lines }, seed = header.seed) {
     }
     compare(where, JSON.parse(stepLine(step, extract)), line);
     states[chain] = line.accepted ? step.proposal : state;
-    if (found.failures.length > 20) break; // another run altogether
+    if (tally.failures.length > 20) break; // another run altogether
   }
-  return found;
+  return tally;
 }

@@ -9,11 +9,11 @@ for (const path of process.argv.slice(2)) {
   const run = linesOf(readFileSync(path, "utf8"));
   const { rm } = run.header;
   if (!engines.has(rm)) engines.set(rm, engineOf(rm, "wasm"));
-  const found = replay(engines.get(rm), run);
-  for (const name of ["steps", "samples", "tokens"]) sum[name] += found[name];
-  sum.reward = Math.max(sum.reward, found.reward);
+  const tally = replay(engines.get(rm), run);
+  for (const name of ["steps", "samples", "tokens"]) sum[name] += tally[name];
+  sum.reward = Math.max(sum.reward, tally.reward);
   for (const name of ["excused", "failures"]) {
-    sum[name].push(...found[name].map((sentence) => `${path}: ${sentence}`));
+    sum[name].push(...tally[name].map((sentence) => `${path}: ${sentence}`));
   }
 }
 console.log(JSON.stringify(sum));

@@ -9,8 +9,8 @@ const view = { trace, chain: trace.chains[0], seen: 1, burnIn: 0 };
 
 test("the verdict on a whole run speaks of all its steps, whatever step is shown", async () => {
   const asks = [];
-  const ask = async (asked) => {
-    asks.push(asked);
+  const ask = async (request) => {
+    asks.push(request);
     return { verdict: { sentence: "Too early to say.", next: "Run longer." } };
   };
   assert.equal(await enough(ask, view),

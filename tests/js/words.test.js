@@ -23,7 +23,7 @@ import {
 import { FOUR } from "./traces.js";
 
 const { steps } = parse(FOUR).chains[0];
-const told = (t, phase) => narrate(steps[t], phase, 1);
+const words = (t, phase) => narrate(steps[t], phase, 1);
 
 test("numbers have a typographic minus and few digits", () => {
   assert.equal(fixed(-1.005), "−1.00");
@@ -48,7 +48,7 @@ test("a text is told by its ending, without the end's sign", () => {
 });
 
 test("the factors of the formula multiply to the alpha that is shown", () => {
-  const shown = (x) => {
+  const read = (x) => {
     const [m, e] = x.split(" × 10");
     const power = [...(e ?? "")].map((c) => (c === "⁻" ? "-" : "⁰¹²³⁴⁵⁶⁷⁸⁹".indexOf(c))).join("");
     return Number(m) * 10 ** Number(power || 0);
@@ -56,8 +56,8 @@ test("the factors of the formula multiply to the alpha that is shown", () => {
   for (const difference of [-9.7, -5.947, -1.3, -0.2, 0.04]) {
     for (const lengths of [30 / 31, 1, 12 / 40, 7 / 300]) {
       const [reward, alpha] = [Math.exp(difference), Math.min(1, Math.exp(difference) * lengths)];
-      const product = Math.min(1, shown(brief(reward)) * shown(brief(lengths)));
-      const off = Math.abs(product / shown(pair(0.5, alpha)[1]) - 1);
+      const product = Math.min(1, read(brief(reward)) * read(brief(lengths)));
+      const off = Math.abs(product / read(pair(0.5, alpha)[1]) - 1);
       assert.ok(off < 0.0151, `${difference}, ${lengths}: ${off}`); // three roundings of 0.5 %
     }
   }
@@ -95,21 +95,21 @@ test("whether several chains agree is said with the answers that lead in each", 
 });
 
 test("each phase says what happened, from a place to a verdict", () => {
-  assert.match(told(0, LAST), /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
-  assert.match(told(1, 0), /Every token/);
-  assert.equal(told(1, 1), "The model keeps the first 1 token and rewrites the rest.");
+  assert.match(words(0, LAST), /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
+  assert.match(words(1, 0), /Every token/);
+  assert.equal(words(1, 1), "The model keeps the first 1 token and rewrites the rest.");
   assert.equal(narrate({ ...steps[1], index: 0 }, 1, 1),
     "The model keeps nothing and writes a new text.");
-  assert.match(told(3, 1), /It wrote the same text again\.$/);
-  assert.match(told(1, 2), /scores the proposal lower: −2\.00 against 0\.00\.$/);
-  assert.match(told(2, 2), /scores the proposal higher/);
-  assert.match(told(3, 2), /the same/);
-  assert.match(told(1, 3), /accepted with probability 0\.223\.$/);
-  assert.match(told(2, 3), /certain to be accepted/);
-  assert.match(told(1, 4), /u = 0\.607\.$/);
-  assert.equal(told(1, 5),
+  assert.match(words(3, 1), /It wrote the same text again\.$/);
+  assert.match(words(1, 2), /scores the proposal lower: −2\.00 against 0\.00\.$/);
+  assert.match(words(2, 2), /scores the proposal higher/);
+  assert.match(words(3, 2), /the same/);
+  assert.match(words(1, 3), /accepted with probability 0\.223\.$/);
+  assert.match(words(2, 3), /certain to be accepted/);
+  assert.match(words(1, 4), /u = 0\.607\.$/);
+  assert.equal(words(1, 5),
     "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");
-  assert.equal(told(2, 5),
+  assert.equal(words(2, 5),
     "Accepted: α is 1, so acceptance was certain. The proposal becomes the current text.");
 });
 

@@ -102,10 +102,10 @@ async def test_samplers_in_the_order_of_the_servers_default_are_another_distribu
     p, n = as_shown(first_logits(plain, lm.encode("Hi")), SETTINGS[2]), 800
     order = ["top_k", "top_p", "temperature"]
     monkeypatch.setitem(language_model.LLAMA_CPP, "samplers", order)
-    drawn = await draws(lm.with_sampling(SETTINGS[2]), n, prompt="Hi")
-    counts = np.bincount([response.tokens[0] for response in drawn], minlength=len(p))
+    responses = await draws(lm.with_sampling(SETTINGS[2]), n, prompt="Hi")
+    counts = np.bincount([response.tokens[0] for response in responses], minlength=len(p))
     assert chi_square(counts, p, n) < FALSE_ALARM
-    assert max(abs(r.log_prob - math.log(max(p[r.tokens[0]], 1e-9))) for r in drawn) > 0.1
+    assert max(abs(r.log_prob - math.log(max(p[r.tokens[0]], 1e-9))) for r in responses) > 0.1
 
 
 async def test_whole_responses_are_told_as_transformers_computes_them(torch_lm):
@@ -151,9 +151,9 @@ def test_no_more_requests_are_sent_than_run_at_once(lm):
 
 async def test_ids_come_back_where_their_text_would_be_others(start):
     lm = connect(start("bytes"))
-    drawn = await draws(lm, 40)
-    texts = [lm._text.tokenize(lm._text.decode(r.tokens, special=True)) for r in drawn]
-    changed = [r for r, ids in zip(drawn, texts, strict=True) if ids != r.tokens]
+    responses = await draws(lm, 40)
+    texts = [lm._text.tokenize(lm._text.decode(r.tokens, special=True)) for r in responses]
+    changed = [r for r, ids in zip(responses, texts, strict=True) if ids != r.tokens]
     assert len(changed) > 20
     ids, whole = lm.encode(PROMPT), max(changed, key=len)
     for cut in (1, len(whole) // 2, len(whole) - 1):
@@ -164,13 +164,13 @@ async def test_ids_come_back_where_their_text_would_be_others(start):
 async def test_a_response_has_log_probabilities_unless_a_character_came_apart(start):
     """What llama.cpp tells nothing of: tokens after which the text ends within a character."""
     lm = connect(start("bytes"))
-    told, silent = [], []
+    known, silent = [], []
     for response in await draws(lm.with_sampling(Sampling(max_new_tokens=3)), 60):
-        (silent if response.log_prob is None else told).append(response)
-    assert told
+        (silent if response.log_prob is None else known).append(response)
+    assert known
     assert silent
     ids, plain = lm.encode(PROMPT), plain_model(start("bytes").folder)
-    for response in told:
+    for response in known:
         logits = plain(torch.tensor([[*ids, *response.tokens]])).logits[0, len(ids) - 1 : -1]
         log_p = logits.log_softmax(-1)[range(len(response)), list(response.tokens)]
         assert list(response.log_probs) == pytest.approx(log_p.tolist(), abs=1e-4)
@@ -183,11 +183,11 @@ def test_ids_that_only_the_server_ends_at_end_a_response_too(server, tmp_path):
 
 
 async def test_ids_that_the_server_goes_on_after_end_a_response_all_the_same(start, lm):
-    asked = []
+    sent = []
 
     class Deaf(LlamaCppLanguageModel):
         def _parse_reply(self, answer, *more):
-            asked.append(answer["tokens"])
+            sent.append(answer["tokens"])
             return super()._parse_reply(answer, *more)
 
     ends = {*lm.eos, *range(70, 100)}
@@ -197,11 +197,11 @@ async def test_ids_that_the_server_goes_on_after_end_a_response_all_the_same(sta
         assert not any(at[:-1])
         assert response.finished == at[-1]
         assert len(response.log_probs) == len(response) <= LIMIT
-    assert any(token in ends for tokens in asked for token in tokens[:-1])
+    assert any(token in ends for tokens in sent for token in tokens[:-1])
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "sentence"),
     [
         ("antiprompt=['stop here']", "samples with stop = ['stop here'] whatever"),
         (
@@ -211,10 +211,10 @@ async def test_ids_that_the_server_goes_on_after_end_a_response_all_the_same(sta
         ),
     ],
 )
-def test_a_server_with_options_that_no_request_can_change_is_refused(start, option, said):
+def test_a_server_with_options_that_no_request_can_change_is_refused(start, option, sentence):
     with pytest.raises(ModelLoadError) as raised:
         connect(start("letters", option))
-    assert said in str(raised.value)
+    assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -257,19 +257,19 @@ async def test_a_chain_of_a_sharper_target_has_the_factor_that_the_server_told(l
 def test_qalign_check_finds_that_every_law_holds(server, capsys):
     command = ["check", "--lm", server.address, "--lm-tokenizer", str(server.folder)]
     assert main([*command, "--rm", "contains:a", "--max-new-tokens", "14"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("holds:") == 5, said
-    assert "FAILS" not in said
+    output = capsys.readouterr().out
+    assert output.count("holds:") == 5, output
+    assert "FAILS" not in output
 
 
 def test_two_turns_through_the_serve_layer_are_the_run_drawn_directly(server):
     reward, few = load_reward_model("contains:a"), {"qalign": {"steps": 6, "beta": 0.5}}
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": PROMPT}]
     with answering(served_by(connect(server), reward)) as address, talking(address) as client:
-        asked = {"model": f"{connect(server).id}/qalign", "max_tokens": LIMIT, "extra_body": few}
-        first = client.chat.completions.create(messages=turns, seed=9, **asked)
+        options = {"model": f"{connect(server).id}/qalign", "max_tokens": LIMIT, "extra_body": few}
+        first = client.chat.completions.create(messages=turns, seed=9, **options)
         turns += [first.choices[0].message, {"role": "user", "content": "And then?"}]
-        second = client.chat.completions.create(messages=turns, seed=9, **asked)
+        second = client.chat.completions.create(messages=turns, seed=9, **options)
         traces = [trace_of(address, answer) for answer in (first, second)]
     assert traces[0].header.prompt != traces[1].header.prompt
 
@@ -280,8 +280,8 @@ def test_two_turns_through_the_serve_layer_are_the_run_drawn_directly(server):
 
     for answer, trace in zip((first, second), traces, strict=True):
         assert trace.steps == asyncio.run(direct(trace, 9)) != asyncio.run(direct(trace, 8))
-        said = [step.state.response.text for step in trace.steps]
-        assert answer.choices[0].message.content in said
+        texts = [step.state.response.text for step in trace.steps]
+        assert answer.choices[0].message.content in texts
         assert "left_out" not in answer.choices[0].qalign
     assert [each["role"] for each in messages_of(traces[1].header.prompt)] == [
         *("system", "user", "assistant", "user")

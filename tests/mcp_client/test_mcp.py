@@ -76,15 +76,15 @@ async def test_a_call_compares_the_four_ways_to_decide(address):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "sentence"),
     [
         ({"lm": "/etc"}, "this server does not offer '/etc'; choose embedded"),
         ({"steps": 65}, "steps must be between 0 and 64 on this server, got 65"),
         ({"prompt": " "}, "the problem is empty"),
     ],
 )
-async def test_what_a_client_gets_wrong_is_one_sentence(address, wrong, said):
+async def test_what_a_client_gets_wrong_is_one_sentence(address, wrong, sentence):
     text, failed = await called(address, "run_chain", **wrong)
     assert failed
-    assert said in text
+    assert sentence in text
     assert "\n" not in text

@@ -72,14 +72,14 @@ def test_the_environment_has_no_package_of_the_page(programs, tmp_path):
 
 def test_the_python_example_of_the_readme_runs(programs, tmp_path):
     block = re.search(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)[1]
-    said = ran(programs / "python", "-c", block, folder=tmp_path)
-    assert len(said.splitlines()) == 9  # t = 0 .. 8
+    output = ran(programs / "python", "-c", block, folder=tmp_path)
+    assert len(output.splitlines()) == 9  # t = 0 .. 8
 
 
 def test_the_command_runs_a_problem_of_an_embedded_set(programs, tmp_path):
     command = ["run", "--task", "in_distribution", "--problem", "0", "--steps", "4"]
-    said = ran(programs / "qalign", *command, folder=tmp_path)
-    assert "right is 3" in said
+    output = ran(programs / "qalign", *command, folder=tmp_path)
+    assert "right is 3" in output
 
 
 def test_a_run_of_the_wheel_is_the_run_of_the_checkout(programs, tmp_path):

@@ -37,8 +37,8 @@ def plain():
 
 async def complete(lm, n):
     ids = lm.encode(PROMPT)
-    asked = (lm.engine.complete(ids, (), sampling=lm.sampling, seed=seed) for seed in range(n))
-    return ids, await asyncio.gather(*asked)
+    requests = (lm.engine.complete(ids, (), sampling=lm.sampling, seed=seed) for seed in range(n))
+    return ids, await asyncio.gather(*requests)
 
 
 def test_it_is_what_the_registry_says(lm):
@@ -76,11 +76,11 @@ async def test_its_log_probabilities_are_those_of_transformers_and_its_bits_of_n
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.7, "top_p": 0.9}, {"top_k": 20}])
 async def test_its_first_tokens_follow_the_distribution_that_the_settings_show(lm, plain, settings):
     sampling = Sampling(max_new_tokens=1, **settings)
-    ids, drawn = await complete(lm.with_sampling(sampling), 600)
+    ids, responses = await complete(lm.with_sampling(sampling), 600)
     with torch.inference_mode():
         p = as_shown(plain(torch.tensor([ids])).logits[0, -1], sampling)
-    counts = np.bincount([done.tokens[0] for done in drawn], minlength=len(p))
-    assert chi_square(counts, p, len(drawn)) > 1e-4
+    counts = np.bincount([done.tokens[0] for done in responses], minlength=len(p))
+    assert chi_square(counts, p, len(responses)) > 1e-4
 
 
 async def test_a_text_is_the_join_of_its_pieces(lm):

@@ -16,7 +16,7 @@ from tiny_models import save
 
 VLLM = Path(__file__).resolve().parents[2] / "build" / "servers-venv" / "bin" / "vllm"
 START = 600  # seconds that a start may take on a busy machine
-TOLD = "--logprobs-mode", "processed_logprobs"
+LOG_PROBS = "--logprobs-mode", "processed_logprobs"
 
 
 class Vllm:
@@ -80,7 +80,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vl
     folder = tmp_path_factory.mktemp("vllm")
     lm_folder = save(folder / "lm", "llama")
     rm_folder = save(folder / "rm", "llama", n_outputs=1)
-    started = [Vllm(lm_folder, folder / "lm.log", *TOLD)]
+    started = [Vllm(lm_folder, folder / "lm.log", *LOG_PROBS)]
     try:
         started[0].wait()  # one after the other: each asks how much memory is free
         started.append(Vllm(rm_folder, folder / "rm.log", "--runner", "pooling"))
@@ -94,7 +94,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vl
 @pytest.fixture
 def other(servers: tuple[Vllm, Vllm], tmp_path: Path) -> Iterator[Vllm]:
     """A second server of the language model."""
-    server = Vllm(servers[0].folder, tmp_path / "other.log", *TOLD)
+    server = Vllm(servers[0].folder, tmp_path / "other.log", *LOG_PROBS)
     try:
         server.wait()
         yield server

@@ -66,10 +66,10 @@ def rm(servers):
 
 @pytest.fixture
 def proxy(servers):
-    made = Proxy(servers[0].address)
-    yield made
-    made.hold.set()
-    made.stop()
+    forwarder = Proxy(servers[0].address)
+    yield forwarder
+    forwarder.hold.set()
+    forwarder.stop()
 
 
 async def steps_of(lm, rm, n, **options):
@@ -77,7 +77,7 @@ async def steps_of(lm, rm, n, **options):
     return [step async for step in chain]
 
 
-def drawn(steps):
+def tokens_of(steps):
     """What has the same bits again; a reward may differ in the last place in other company."""
     return [(step.t, step.index, step.proposal.response, step.accepted) for step in steps]
 
@@ -121,7 +121,7 @@ async def test_a_chain_of_a_sharper_target_has_the_factor_that_the_server_told(l
 
 
 def log_probs_of(plain, ids, tokens):
-    """Of each token behind the ids, by transformers alone."""
+    """Return the log-probability of each token behind the ids, by transformers alone."""
     logits = plain(torch.tensor([[*ids, *tokens]])).logits[0, len(ids) - 1 : -1]
     return logits.log_softmax(-1)[range(len(tokens)), list(tokens)].tolist()
 
@@ -130,12 +130,12 @@ async def test_given_tokens_are_weighed_as_transformers_computes_them(torch_lm):
     lm, plain = torch_lm
     ids = lm.encode(PROMPT)
     for response in sorted(await draws(lm, 8), key=len):
-        told = [each.log_p for each in await lm.score_tokens(ids, response.tokens)]
-        assert told == pytest.approx(log_probs_of(plain, ids, response.tokens), abs=1e-3)
+        log_ps = [each.log_p for each in await lm.score_tokens(ids, response.tokens)]
+        assert log_ps == pytest.approx(log_probs_of(plain, ids, response.tokens), abs=1e-3)
         rest = [each.log_p for each in await lm.score_tokens(ids, response.tokens, first=1)]
-        assert rest == pytest.approx(told[1:], abs=1e-3)
+        assert rest == pytest.approx(log_ps[1:], abs=1e-3)
     others = log_probs_of(plain, lm.encode("Hi"), response.tokens)
-    assert told != pytest.approx(others, abs=0.1)  # the control: behind another prompt
+    assert log_ps != pytest.approx(others, abs=0.1)  # the control: behind another prompt
 
 
 async def test_a_draw_up_to_an_id_is_the_beginning_of_the_whole_draw(lm):
@@ -182,7 +182,7 @@ async def test_a_chain_is_the_same_again_and_when_it_is_continued(lm, rm):
     whole = await steps_of(lm, rm, 24)
     assert [step.t for step in whole] == list(range(25))
     assert len({step.accepted for step in whole}) == 2
-    assert drawn(await steps_of(lm, rm, 24, start=whole[10])) == drawn(whole[11:])
+    assert tokens_of(await steps_of(lm, rm, 24, start=whole[10])) == tokens_of(whole[11:])
 
 
 def test_hundreds_of_chains_run_side_by_side_from_the_command_line(servers, tmp_path, capsys):
@@ -206,15 +206,15 @@ def test_processes_with_a_server_each_of_which_one_is_killed_draw_what_one_does(
 
     def command(address, name):
         models = ["--lm", address, "--rm", rm.address, "--max-new-tokens", "12", "--quiet"]
-        drawn = ["--steps", "6", "--pool", "3", "--at-once", "4"]
-        return ["run", *models, *drawn, "--prompts", str(prompts), "--out", str(tmp_path / name)]
+        options = ["--steps", "6", "--pool", "3", "--at-once", "4"]
+        return ["run", *models, *options, "--prompts", str(prompts), "--out", str(tmp_path / name)]
 
     def worker(address):
         return subprocess.Popen([sys.executable, "-m", "qalign_study", *command(address, "shared")])
 
     def traces(name):
         read = [load_trace(path) for path in sorted((tmp_path / name).glob("0*.jsonl"))]
-        return [(drawn(t.steps), sorted(s.response.tokens for s in t.pool)) for t in read]
+        return [(tokens_of(t.steps), sorted(s.response.tokens for s in t.pool)) for t in read]
 
     proxy.faults.extend([*(40 * [""]), *(64 * ["slow"])])
     workers = worker(proxy.address), worker(other.address)
@@ -232,7 +232,7 @@ async def test_a_failure_that_passes_changes_nothing(proxy, lm, rm, fault):
     expected = await steps_of(lm, rm, 6)
     through = connect(proxy.address, pause=0.01, timeout=5.0 if fault == "slow" else 300.0)
     proxy.faults.extend(["", "", fault, fault])
-    assert drawn(await steps_of(through, rm, 6)) == drawn(expected)
+    assert tokens_of(await steps_of(through, rm, 6)) == tokens_of(expected)
     assert not proxy.faults
 
 
@@ -261,4 +261,4 @@ async def test_a_server_killed_and_restarted_in_mid_run_does_not_change_the_chai
         if step.t == 5:
             servers[0].kill()
             servers[0].start()  # it serves again in a minute; the chain waits for it
-    assert drawn(steps) == drawn(expected)
+    assert tokens_of(steps) == tokens_of(expected)

@@ -30,17 +30,17 @@ def GPU(task):  # noqa: N802  the package's name
         if quota:
             raise gr.Error(quota.pop(), print_exception=False)
         context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe()
+        near, theirs = context.Pipe()
         stop = context.Event()
         process = context.Process(target=_child, args=(task, theirs, stop), daemon=True)
         process.start()
         theirs.close()
         over = threading.Event()
         calls.append(over)
-        ours.send_bytes(pickle.dumps(args))
+        near.send_bytes(pickle.dumps(args))
         try:
             while True:
-                kind, value = pickle.loads(ours.recv_bytes())
+                kind, value = pickle.loads(near.recv_bytes())
                 if kind == "end":
                     return
                 if kind == "failed":
@@ -49,7 +49,7 @@ def GPU(task):  # noqa: N802  the package's name
                     yield value
                 except GeneratorExit:
                     stop.set()
-                    while pickle.loads(ours.recv_bytes())[0] == "value":
+                    while pickle.loads(near.recv_bytes())[0] == "value":
                         pass  # on its way: unread, it could fill the pipe and hold the process
                     raise
         finally:
