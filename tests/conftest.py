@@ -28,7 +28,7 @@ from qalign_study.serve.log import LimitedLog, limit_log
 
 Visit = Callable[..., Awaitable[Any]]
 
-settings.register_profile("tests", deadline=None)  # two at a time, none has the clock for itself
+settings.register_profile("tests", deadline=None)  # none has the clock for itself
 settings.load_profile("tests")
 
 KEPT = "qalign-lessons"
@@ -51,12 +51,13 @@ COST = {"browser": 4.0, "slow": 0.5}
 FIRST_OF_ALL = (
     ("transformers.generation.utils", "app"),
     ("pandas", "scipy.stats", "sympy", "sklearn.linear_model", "rouge_score.rouge_scorer", "app"),
+    ("gradio", "app"),
 )
-"""What each of two processes imports first: in a fresh environment that compiles it."""
+"""What each of three processes imports first: in a fresh environment that compiles it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have each library compiled by one process: in one order both would compile each at once."""
+    """Have each library compiled by one process: in one order all would compile each at once."""
     gc.disable()  # what is imported stays
     os.environ.pop("GRADIO_SERVER_PORT", None)  # apps of tests choose their own
     if hasattr(config, "workerinput"):
@@ -79,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         mark = next((m for m in COST if item.get_closest_marker(m)), "")
         cost[item.path] += COST.get(mark, 0.01)
-    # the longest files first, so that two processes end together; each file in its own order
+    # the longest files first, so that the processes end together; each file in its own order
     items.sort(key=lambda item: (-cost[item.path], item.path))
 
 
@@ -88,7 +89,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if hasattr(session.config, "workeroutput"):  # one of two processes, which both leave all out
+    if hasattr(session.config, "workeroutput"):  # one of three processes, which all leave all out
         session.config.workeroutput["left out"] = dict(_left_out)
 
 
