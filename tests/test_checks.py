@@ -164,9 +164,9 @@ def test_evaluate_and_report_take_references_and_judges(judges, tmp_path, capsys
         share = [record.right.mean() for record in results.records]
         assert share == [float(name == "like")] * len(rows)
         whole = Report({name: results}, {name: out})
-        said = describe_run(whole.groups[0].sets[0])["What is right"]
+        sentence = describe_run(whole.groups[0].sets[0])["What is right"]
         assert (
-            said
+            sentence
             == {
                 "like": "a text with ROUGE-1 of at least 0.01 against the reference",
                 "judged": "a text that judges.py:is_short accepts",

@@ -355,7 +355,7 @@ def test_a_trace_keeps_the_verdict_of_its_grader_where_comparing_texts_would_not
     own, tmp_path
 ):
     """Roman digits are compared by value, so "IX" is 9; no text of an answer is "9"."""
-    drawn(tmp_path / "out", load_problems(written_set(own.parent), code=True))
+    draw_results(tmp_path / "out", load_problems(written_set(own.parent), code=True))
     lines = (tmp_path / "out" / "00001.jsonl").read_text().splitlines()
     verdicts = {line["answer"]: line.get("right") for line in map(json.loads, lines[1:-1])}
     reference = json.loads(lines[0])["reference"]

@@ -122,14 +122,14 @@ async def test_every_setting_is_sent_so_that_no_default_of_the_server_leaks_in(s
 
 
 async def test_log_probabilities_are_asked_for_where_they_are_of_what_is_sampled(server):
-    for tells, settings, known in (
+    for reported, settings, known in (
         ("as sampled", Sampling(0.7, 0.8, 9, 14), True),
         ("model", Sampling(max_new_tokens=14), True),  # then the model is what is sampled
         ("model", Sampling(0.7, max_new_tokens=14), False),
         ("model", Sampling(top_k=9, max_new_tokens=14), False),
         ("", Sampling(max_new_tokens=14), False),
     ):
-        server.tells = tells
+        server.log_probs_kind = reported
         lm = connect(server).with_sampling(settings)
         response = await lm.extend(lm.encode(PROMPT), (), seed=3)
         assert ("logprobs" in server.bodies[-1]) == known
@@ -143,7 +143,7 @@ async def test_a_served_chain_of_a_sharper_target_keeps_what_was_told_of_the_pre
     for step in [step async for step in chain]:
         tokens = step.proposal.response.tokens
         assert step.proposal.response.log_prob == pytest.approx(sum(-1 - id / 100 for id in tokens))
-    server.tells = ""
+    server.log_probs_kind = ""
     chain = run_chain(connect(server), rm, PROMPT, beta=1.0, alpha=4.0, steps=12, seed=2)
     with pytest.raises(ModelContractError, match="logprobs-mode processed_logprobs") as raised:
         await anext(aiter([step async for step in chain]))
