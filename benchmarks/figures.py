@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from scipy.stats import gumbel_r
 
 from components.lab.base_rewards import evaluated
+from qalign_core.decide.rules import best_reward
 from qalign_core.types import Array
 from qalign_study.export.dictionary import colour as colour_of
 from qalign_study.measure.mixture import (
@@ -30,7 +31,7 @@ from qalign_study.measure.mixture import (
     maximum_density,
 )
 
-BON, GREY, TARGET = (colour_of(id_) for id_ in ("bon", "base", "target"))
+BON, GREY, TARGET = (colour_of(id_) for id_ in (best_reward.id, "base", "target"))
 STANDARD = Mixture((1.0,), (0.0,), (1.0,))
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TRIALS = 10_000  # as in the paper's figures

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 
 from qalign_core.assets import ASSETS
+from qalign_core.decide.rules import chain_vote, weighted_vote
 from qalign_study.exact.decisions import Exploration, Situation, explore
 
 PATH = ASSETS / "results" / "worth.json"
@@ -37,8 +38,8 @@ def world(rarity: int, near_miss: float) -> dict[str, float]:
     def best(method: str) -> Exploration:
         return max(explorations, key=lambda each: each.right[method][-1].mean())  # type: ignore[index]
 
-    qalign, wmv = best("qalign"), best("wmv")
-    gap = qalign.right["qalign"][-1].mean() - wmv.right["wmv"][-1].mean()
+    qalign, wmv = best(chain_vote.id), best(weighted_vote.id)
+    gap = qalign.right[chain_vote.id][-1].mean() - wmv.right[weighted_vote.id][-1].mean()
     near = qalign.near_misses.value or 0.0
     return {"one": round(qalign.one, 6), "near_miss": round(near, 4), "difference": round(gap, 4)}
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from added_rules import ADDED, added_rule
 from tqdm import tqdm
 
 from qalign_core.decide.rules import RULES
@@ -251,6 +252,18 @@ def test_compare_prints_the_decisions_as_json(open_ended, tmp_path, capsys):
         assert row["votes"] == dict(outcome.decision.shares)
         assert (row["samples"], row["spent"]) == (outcome.n, outcome.spent)
         assert row["reference"] == comparison.header.reference
+
+
+@pytest.mark.parametrize("make", ADDED, ids=lambda make: make.__name__)
+def test_a_rule_that_is_added_is_printed_by_compare_and_evaluate(make, tmp_path, capsys):
+    with added_rule(make) as rule:
+        settings = "--rm plain --max-new-tokens 24"
+        run = f"compare {settings} --problem 1 --steps 3 --pool 3"
+        assert main(run.split()) in (0, None)
+        assert f"\n{rule.id} " in capsys.readouterr().out
+        run = f"evaluate {settings} --task shifted --problems 2 --budget 2 --out {tmp_path}"
+        assert main(run.split()) in (0, None)
+        assert f"\n{rule.id} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("steps", [40, 4])

@@ -1,15 +1,16 @@
-"""A deciding rule is one value: what is added to `RULES` is found wherever rules are listed."""
+"""A deciding rule is one decorated function: it is found wherever rules are listed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
-from types import MappingProxyType
+from itertools import combinations, groupby
 
 import numpy as np
 import pytest
+from added_rules import ADDED, added_rule
 from browser import ROOT
 
 from components.common.evaluated import FOLDER
@@ -32,33 +33,20 @@ from qalign_study.measure.curves import curves, own_curves
 from qalign_study.measure.record import draws_of, measure_of
 from qalign_study.measure.report import Evaluated, Group, Report
 from qalign_study.measure.results import Results, unpack
+from qalign_study.measure.subsets import Pool, votes
 from qalign_study.sheet.figures import errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import table_html, to_html
 from qalign_study.sheet.values import tables
 
-WORD = "Upper half"
 ANSWERS = ("none", "a", "b", "c")
 
 
-def upper_half(reward: np.ndarray, beta: object, tilt: object) -> np.ndarray:
-    """Equal weights of the rewards from the median up."""
-    kept = reward >= np.median(reward, axis=-1, keepdims=True)
-    return kept / kept.sum(axis=-1, keepdims=True)
-
-
-@pytest.fixture
-def upper(monkeypatch: pytest.MonkeyPatch) -> Rule:
-    """A fifth rule, of one value and one entry of the dictionary."""
-    rule = Rule("upper", "pool", weights=upper_half, needs_reward=True)
-    idea = dictionary.Idea(
-        part="Deciding", word=WORD, sentence="Vote with the better half.", formula="r ≥ median",
-        lab="Best-of-n", colour="violet", marker="diamond", line="dash",
-    )  # fmt: skip
-    colours, ideas = dictionary.colours(), {**dictionary.ideas(), "upper": idea}
-    monkeypatch.setattr(dictionary, "_read", lambda: (colours, MappingProxyType(ideas)))
-    monkeypatch.setitem(RULES, rule.id, rule)
-    return rule
+@pytest.fixture(params=ADDED, ids=lambda make: make.__name__)
+def added(request: pytest.FixtureRequest) -> Iterator[Rule]:
+    """A fifth rule: one decorated function with its words."""
+    with added_rule(request.param) as rule:
+        yield rule
 
 
 @pytest.fixture
@@ -72,18 +60,27 @@ def results() -> Results:
     return replace(whole, records=whole.records[:12])
 
 
-@pytest.mark.parametrize("id_", RULES)
-def test_a_rule_decides_alike_for_one_and_for_many(id_):
-    rule, rng = RULES[id_], np.random.default_rng(0)
+def decide_alike(rule: Rule) -> None:
+    """Compare single decisions with many at once."""
+    rng = np.random.default_rng(0)
     answer = rng.integers(-1, 3, (200, 9))
     reward = rng.normal(size=answer.shape).round(1)
     won, _ = rule.decide_many(answer, reward, 0.0, 0.7, partial(vote, n_answers=3))
     for k, answers in enumerate(answer):
-        words = [ANSWERS[1 + a] for a in answers]
-        texts = [Response((1 + a,), text, True) for a, text in zip(answers, words, strict=True)]
+        names = [ANSWERS[1 + a] for a in answers]
+        texts = [Response((1 + a,), text, True) for a, text in zip(answers, names, strict=True)]
         draws = [ScoredResponse(t, r) for t, r in zip(texts, reward[k], strict=True)]
         one = rule.decide(draws, lambda text: None if text == "none" else text, Target(0.7)).answer
         assert one == (None if won[k] < 0 else ANSWERS[1 + won[k]])
+
+
+@pytest.mark.parametrize("id_", RULES)
+def test_a_rule_decides_alike_for_one_and_for_many(id_):
+    decide_alike(RULES[id_])
+
+
+def test_a_rule_that_is_added_decides_alike_for_one_and_for_many(added):
+    decide_alike(added)
 
 
 def test_a_tie_of_votes_is_broken_by_first_appearance_whatever_the_rewards():
@@ -93,7 +90,7 @@ def test_a_tie_of_votes_is_broken_by_first_appearance_whatever_the_rewards():
     ]
     for rule in (RULES["mv"], RULES["qalign"]):
         assert rule.decide(draws, lambda text: text[0], Target(1.0)).answer == "b"
-        assert not rule.weights
+        assert rule.score is None
     level = [replace(draw, reward=0.0) for draw in draws]
     assert RULES["wmv"].decide(level, lambda text: text[0], Target(1.0)).answer == "b"
     assert RULES["wmv"].decide(draws, lambda text: text[0], Target(1.0)).answer == "a"
@@ -116,70 +113,94 @@ def test_two_rules_do_not_decide_alike():
 
 def test_only_what_reads_beta_has_a_curve_at_its_own():
     assert own_curves() == {"qalign_own": "qalign", "wmv_own": "wmv"}
-    assert not Rule("best state", "chain", pick="best").aims
 
 
-def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, comparison):
-    by_method = {o.method: o for o in outcomes(comparison, full_cut(comparison))}
-    assert list(by_method) == list(RULES)
-    weights = np.array(by_method["upper"].decision.weights)
-    assert by_method["upper"].effective == pytest.approx((weights > 0).sum())
-    last = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]
-    (card,) = (card for card in last["cards"] if card["method"] == "upper")
-    assert (card["name"], card["term"], card["sentence"]) == (
-        WORD, "upper", "Vote with the better half.",
-    )  # fmt: skip
-    assert "has a weight" in card["rule"]
+def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(added, comparison):
+    decisions = {o.method: o for o in outcomes(comparison, full_cut(comparison))}
+    assert list(decisions) == list(RULES)
+    outcome = decisions[added.id]
+    if added.is_weighted:
+        weights = np.array(outcome.decision.weights)
+        assert outcome.effective == pytest.approx((weights > 0).sum())
+    payload = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]
+    (card,) = (card for card in payload["cards"] if card["method"] == added.id)
+    words = added.word, added.id, added.sentence
+    assert (card["name"], card["term"], card["sentence"]) == words
+    if added.is_weighted:
+        assert "has a weight" in card["rule"]
+        assert card["bars"]
+    else:
+        score = f"The highest {added.maximizes} of" if added.maximizes else "its reward is"
+        assert score in card["rule"]
+        assert card["unvoted"].startswith("No vote: ")
+        assert not card["bars"]
     draws = draws_of(comparison)
     points = curves(draws, cuts=ladder(comparison, rungs=2), resamples=8)
     figure = compute_curves(comparison, points, measure_of(comparison))
-    assert WORD in {line.name for line in figure.data}
+    assert added.word in {line.name for line in figure.data}
     histograms = reward_histograms(comparison, full_cut(comparison), mixture=True)
-    assert f"chosen by {WORD}" in {line.name for line in histograms.data}
+    assert f"chosen by {added.word}" in {line.name for line in histograms.data}
 
 
-def test_a_rule_that_is_added_is_in_the_figures_tables_and_words_of_results(upper, results):
-    points = curves(results)
-    assert {p.n for p in points if p.method == "upper"} == {p.n for p in points if p.method == "mv"}
-    group = Group((Evaluated("", tuple(points), results),))
-    for figure in (errors(points, group), proxy(group)):
-        assert WORD in {line.name for line in figure.lines}
-    accuracy, gaps = tables([Evaluated("", tuple(points), results).row(8)])
-    assert WORD in table_html(accuracy)
-    assert f"QAlign − {WORD}" in table_html(gaps)
-    assert any(WORD.lower() in sentence for sentence in findings(points))
-
-
-def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
+def test_a_rule_that_is_added_is_a_method_of_results_and_of_every_form_of_the_report(
+    added, results
+):
     points = tuple(curves(results))
-    listed = problems_html(Evaluated("", tuple(points), results), "upper::4")
-    assert f"{WORD.lower()} does worst" in listed
-    assert f">{WORD}</button></th>" in listed
-
-
-def test_a_rule_that_is_added_is_in_every_form_of_the_report(upper, results):
+    assert {p.n for p in points if p.method == added.id} <= {p.n for p in points}
+    group = Group((Evaluated("", points, results),))
+    for figure in (errors(points, group), proxy(group)):
+        assert added.word in {line.name for line in figure.lines}
+    accuracy, gaps = tables([Evaluated("", points, results).row(8)])
+    assert added.word in table_html(accuracy)
+    listed = problems_html(Evaluated("", points, results), f"{added.id}::4")
+    assert f"{added.word.lower()} does worst" in listed
+    assert f">{added.word}</button></th>" in listed
     report = Report({"toy": results})
     payload = report.json()
-    assert "upper" in {row["method"] for row in payload["rows"]}
-    assert ("qalign", "upper") in {(row["a"], row["b"]) for row in payload["paired"]}
-    assert ",upper," in to_csv(report)
-    assert WORD in to_latex(report)
+    assert added.id in {row["method"] for row in payload["rows"]}
+    assert f",{added.id}," in to_csv(report)
+    assert added.word in to_latex(report)
     page = to_html(report)
-    assert f">{WORD}<" in page
-    assert "var(--c-upper)" in page
+    assert f">{added.word}<" in page
+    assert f"var(--c-{added.id})" in page
+    if added.draws == "pool":
+        assert f"QAlign − {added.word}" in table_html(gaps)
+        assert ("qalign", added.id) in {(row["a"], row["b"]) for row in payload["paired"]}
+        assert any(added.word.lower() in sentence.lower() for sentence in findings(points))
 
 
-def test_a_rule_that_is_added_is_in_the_lab(upper):
-    results = explore(Situation(), most=8, n_problems=20)
-    assert results.right["upper"].shape == results.right["mv"].shape
-    assert WORD in str(worth.curve_figure(results))
+def test_the_share_of_right_answers_is_that_of_decisions_on_all_subsets(added, results):
+    record = results.records[0]
+    reward, answer = record.pool_reward[:7].astype(float), record.pool_answer[:7].astype(int)
+    right = record.is_right(answer)
+    pool = Pool(answer, reward, np.zeros(7), right)
+    share, mean = votes(pool, 3, added, (0.7,))
+    parts = np.array([*combinations(range(7), 3)])
+    counted = partial(vote, n_answers=len(record.answers))
+    won, rewards = added.decide_many(answer[parts], reward[parts], 0.0, 0.7, counted)
+    assert share[0] == pytest.approx(record.is_right(won).mean(), abs=1 / 7)
+    assert mean == pytest.approx(rewards.mean())
+
+
+def test_a_rule_that_is_added_is_in_the_glossary_and_in_the_lab(added):
+    ideas = dictionary.ideas()
+    assert (ideas[added.id].part, ideas[added.id].sentence) == ("Deciding", added.sentence)
+    assert f"--c-{added.id}:" in dictionary.style()
+    parts = [part for part, _ in groupby(ideas.values(), key=lambda idea: idea.part)]
+    assert len(parts) == len(set(parts)), "a part of the glossary is interrupted"
+    study = explore(Situation(), most=8, n_problems=20)
+    assert study.right[added.id].shape == study.right["mv"].shape
+    assert added.word in str(worth.curve_figure(study))
     exact = exactly(Example(hack_mass=0.02), (1, 4))
-    (four,) = (o for o in exact if (o.method, o.n) == ("upper", 4))
+    (four,) = (o for o in exact if (o.method, o.n) == (added.id, 4))
     assert sum(four.answers) == pytest.approx(1)
-    assert WORD in str(wrong.method_figure(exact, "accuracy"))
+    assert added.word in str(wrong.method_figure(exact, "accuracy"))
 
 
 def test_nothing_lists_a_rule_that_is_not_there(comparison, results):
     """The control of the tests above: their words come from the rule alone."""
-    assert WORD not in view(comparison, state="done")
-    assert WORD not in to_html(Report({"toy": results}))
+    page = view(comparison, state="done") + to_html(Report({"toy": results}))
+    for make in ADDED:
+        with added_rule(make) as rule:
+            word = rule.word
+        assert word not in page

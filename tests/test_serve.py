@@ -15,6 +15,7 @@ import httpx
 import openai
 import pytest
 import uvicorn
+from added_rules import ADDED, added_rule
 from browser import serve
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError
@@ -37,7 +38,7 @@ from qalign_study.commands import main
 from qalign_study.serve import routes
 from qalign_study.serve.answer import Choice
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.request_schema import METHODS, parse_request
+from qalign_study.serve.request_schema import methods, parse_request
 from qalign_study.serve.routes import ChatAPI
 
 QUESTION = {"role": "user", "content": PROMPT}
@@ -119,7 +120,7 @@ def trace_of(address: str, answer: Any) -> Any:
 def test_every_language_model_is_there_by_every_rule(client):
     names = ("qalign", "best-of-n", "majority-vote", "weighted-vote")
     assert [model.id for model in client.models.list()] == [f"toy/{name}" for name in names]
-    assert tuple(METHODS.values()) == tuple(RULES.values())
+    assert tuple(methods().values()) == tuple(RULES.values())
     assert client.models.retrieve("toy/qalign").object == "model"
     with pytest.raises(openai.NotFoundError, match="there is no model 'toy/mcmc'"):
         client.models.retrieve("toy/mcmc")
@@ -153,8 +154,21 @@ def test_a_rule_over_samples_draws_a_pool(client, address, method):
     assert len(trace.pool) == details["draws"] == 6
     assert [step.t for step in trace.steps] == [0]
     assert details["rhat"] is None
-    decided = METHODS[method].decide(trace.pool, get_extractor("number"), trace.header.target)
+    decided = methods()[method].decide(trace.pool, get_extractor("number"), trace.header.target)
     assert decided.answer == details["answer"]
+
+
+@pytest.mark.parametrize("make", ADDED, ids=lambda make: make.__name__)
+def test_a_rule_that_is_added_answers(client, address, make):
+    with added_rule(make) as rule:
+        name = f"toy/{rule.word.lower().replace(' ', '-')}"
+        assert client.models.list().data[-1].id == name
+        answer = ask(client, name)
+        trace, details = trace_of(address, answer), header_fields(answer)
+        draws = [s.state for s in trace.steps] if rule.draws == "chain" else trace.pool
+        decision = rule.decide(draws, get_extractor("number"), trace.header.target)
+    assert decision.answer == details["answer"]
+    assert decision.chosen.response.text == answer.choices[0].message.content
 
 
 def test_choice_k_is_the_answer_to_the_seed_plus_k(client):

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from qalign_core.assets import ASSETS
+from qalign_core.decide.rules import chain_vote
 from qalign_study.measure.curves import curves, difference
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Evaluated, evaluated
@@ -142,7 +143,7 @@ def beside_the_papers(path: Path) -> Difference | None:
     if one != other or [record.id for record in same.records] != ids:
         return None
     chain, papers_chain = (
-        next(p for p in points if (p.method, p.n) == ("qalign", n))
+        next(p for p in points if (p.method, p.n) == (chain_vote.id, n))
         for points in (evaluated.points, curves(same, ns=[n]))
     )
     return difference(chain, papers_chain)

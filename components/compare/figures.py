@@ -94,7 +94,7 @@ def _histogram_rows(comparison: Comparison, cut: Cut) -> list[_HistogramRow]:
     states = [step.state.reward for step in comparison.steps_to(cut.t)]
     pool = [sample.reward for sample in comparison.pool[: cut.n]]
     of_chain = [o for o in results if o.rule.draws == "chain"]
-    weighted = [o for o in results if o.rule.draws == "pool" and o.rule.weights is not None]
+    weighted = [o for o in results if o.rule.draws == "pool" and o.rule.is_weighted]
     plain = [o for o in results if o not in of_chain and o not in weighted]
     weighted_title = "The same, weighted: {:.1f} effective samples"
     return [

@@ -21,6 +21,7 @@ from components.session.drawing import draw_run
 from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
 from qalign_core.assets import ASSETS
+from qalign_core.decide.rules import weighted_vote
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import load_trace, trace_lines
 from qalign_core.run import Run
@@ -149,7 +150,7 @@ def curve_note(comparison: Comparison) -> str:
 
 def reward_note(comparison: Comparison) -> str:
     """Describe how the rewards are used, and what the embedded model learned to score."""
-    vote = in_a_sentence(naming(comparison)["wmv"].word)
+    vote = in_a_sentence(naming(comparison)[weighted_vote.id].word)
     learned = LEARNED[comparison.extract is None] * (comparison.header.rm == Run.rm)
     return heading(
         "Which rewards did the methods see?",

@@ -11,8 +11,8 @@ from typing import Any
 from components.common.convergence import trust
 from components.common.evaluated import results_files, summarise, task_of
 from qalign_core.decide.answers.graders import format_references
-from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread
+from qalign_core.decide.rules import Rule, chain_vote, plain_vote, weighted_vote
 from qalign_core.errors import QAlignError
 from qalign_core.types import Decision
 from qalign_study.export.dictionary import Idea, ideas
@@ -168,9 +168,9 @@ def conclusion(comparison: Comparison, results: Sequence[Outcome]) -> str:
 def _out_of_reach(comparison: Comparison, results: Sequence[Outcome]) -> str:
     """Say that only the chain can be right here, or return an empty text if that is not so."""
     of = {outcome.method: outcome for outcome in results}
-    pool = of["mv"]
+    pool = of[plain_vote.id]
     answers = [answer for answer, _ in pool.decision.shares]
-    if not of["qalign"].correct or any(map(comparison.is_right, answers)):
+    if not of[chain_vote.id].correct or any(map(comparison.is_right, answers)):
         return ""
     return (
         f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can "
@@ -211,11 +211,11 @@ def ranking(comparison: Comparison) -> str:
         if any(getattr(settings, k) != getattr(header, k) for k in ("lm", "rm", "sharpness")):
             continue
         names = naming(comparison)
-        for last in list(paired(summary.points, "qalign", "wmv"))[-1:]:
+        for last in list(paired(summary.points, chain_vote.id, weighted_vote.id))[-1:]:
             return (
                 f"{one}: on {len(summary.results.records)} recorded problems of this kind, at the "
                 f"compute of {last.n} samples ({full_cut(comparison).n} here), QAlign "
-                f"{standing(last)} the {in_a_sentence(names['wmv'].word)}: {gap(last)}."
+                f"{standing(last)} the {in_a_sentence(names[weighted_vote.id].word)}: {gap(last)}."
             )
     return f"{one}; whole sets of problems can."
 
@@ -243,9 +243,7 @@ def _card(
         "headline": _headline(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
-        "unvoted": "No vote: the highest reward decides."
-        if outcome.rule.pick == "best"
-        else "No votes.",
+        "unvoted": _without_votes(outcome.rule),
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
         "trust": verdict and f"Can I trust it? {verdict.sentence} {verdict.next}",
         "recycled": _recycled_line(comparison, decision, waste),
@@ -270,10 +268,10 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     """Describe the rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
     what = "state" if outcome.rule.draws == "chain" else "sample"
-    if outcome.rule.pick == "best":
-        return _best_rule(decision.scores, n, what)
+    if outcome.rule.picks == "draw":
+        return _taken_draw(outcome, what)
     if comparison.extract is None:
-        weighted = ", weighted" if outcome.rule.weights is not None else ""
+        weighted = ", weighted" if outcome.rule.is_weighted else ""
         score = decision.scores[decision.index] if decision.index is not None else 0.0
         blind = unread([sample.response.text for sample in comparison.pool])
         return (
@@ -283,8 +281,8 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if decision.answer is None:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]
-    if outcome.rule.weights is not None:
-        run, its_own = comparison.header, outcome.rule.weights is not softmax
+    if outcome.rule.is_weighted:
+        run, its_own = comparison.header, not outcome.rule.aims
         weight = ["exp(reward / β)"] * run.has_reward + ["p^(sharpness − 1)"] * (run.sharpness != 1)
         weight_rule = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (
@@ -300,11 +298,25 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
 
 
-def _best_rule(rewards: Sequence[float], n: int, what: str) -> str:
-    top = sorted(rewards, reverse=True)[:2]
+def _without_votes(rule: Rule) -> str:
+    """Explain why a card has no bars."""
+    if rule.picks == "vote":
+        return "No votes."
+    decides = f"the highest {rule.maximizes}" if rule.maximizes else "one draw"
+    return f"No vote: {decides} decides."
+
+
+def _taken_draw(outcome: Outcome, what: str) -> str:
+    """Describe a rule that takes one draw, with this run's numbers."""
+    rule, decision, n = outcome.rule, outcome.decision, outcome.n
+    if not rule.maximizes:
+        assert decision.chosen is not None, "one of the draws is taken"
+        return f"One of {_count(n, what)} is taken; its reward is {number(decision.chosen.reward)}."
+    top = sorted(decision.scores, reverse=True)[:2]
     if len(top) < 2:
-        return f"The only {what} has reward {number(top[0])}."
-    return f"The highest reward of {n:,} {what}s is {number(top[0])}; the next is {number(top[1])}."
+        return f"The only {what} has {rule.maximizes} {number(top[0])}."
+    first, second = map(number, top)
+    return f"The highest {rule.maximizes} of {n:,} {what}s is {first}; the next is {second}."
 
 
 def _votes(
@@ -343,7 +355,7 @@ def _rest_bar(name: str, share: float) -> dict[str, Any]:
 
 def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
     """Return bars that compare the chosen text with the median and the least typical one."""
-    if outcome.rule.pick == "best":
+    if outcome.rule.picks == "draw":
         return []
     scores = sorted(outcome.decision.scores)
     places = (

@@ -26,6 +26,7 @@ from components.lab.style import (
     slider,
     table,
 )
+from qalign_core.decide.rules import best_reward
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.mixture import MIN_REWARDS, SIZES, Matched, Mixture, fit_mixture, match
 
@@ -104,11 +105,11 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
         )  # fmt: skip
     lines = [
         ("model alone", m.base, "base", "solid"),
-        (f"best of {m.n}", m.maximum, "bon", "solid"),
+        (f"best of {m.n}", m.maximum, best_reward.id, "solid"),
     ]
     if m.gumbel is not None and m.tilted is not None:
         lines += [
-            ("Gumbel approximation", m.gumbel, "bon", "dot"),
+            ("Gumbel approximation", m.gumbel, best_reward.id, "dot"),
             ("target at β*(n)", m.tilted.density(m.reward), "target", "dash"),
         ]
     traces += [
@@ -129,7 +130,7 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     spread, of_target = [m.sd / sd for m in known], [m.tilted.sd / sd for m in known if m.tilted]
     traces = [
         curve("β*(n) / σ", ns, beta, "target", mode=points),
-        curve("sd of best-of-n / σ", ns, spread, "bon", mode=points, width=2, dash="dash"),
+        curve("sd of best-of-n / σ", ns, spread, best_reward.id, mode=points, width=2, dash="dash"),
         curve("sd of the target / σ", ns, of_target, "target", width=1.5, dash="dot"),
     ]
     return figure(

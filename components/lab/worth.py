@@ -27,7 +27,7 @@ from components.lab.style import (
     table,
 )
 from qalign_core.assets import ASSETS
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, chain_vote, weighted_vote
 from qalign_core.errors import QAlignError
 from qalign_core.validation import from_json
 from qalign_study.exact.decisions import Exploration, Situation, explore
@@ -115,7 +115,11 @@ def curve_figure(study: Exploration) -> Figure:
 def map_figure(study: Exploration) -> Figure:
     """QAlign minus weighted vote in many worlds, where shipped sets lie, and this world."""
     worlds, here = simulated(), study.near_misses.value
-    colours = [[0, colour("wmv")], [0.5, "rgba(128, 138, 150, 0.25)"], [1, colour("qalign")]]
+    colours = [
+        [0, colour(weighted_vote.id)],
+        [0.5, "rgba(128, 138, 150, 0.25)"],
+        [1, colour(chain_vote.id)],
+    ]
     points = [100 * d for d in worlds["difference"]]
     sets = shipped()
     traces = [
@@ -161,8 +165,8 @@ def map_figure(study: Exploration) -> Figure:
 def describe(study: Exploration) -> tuple[Words, ...]:
     """Describe the result in this world, with its uncertainty."""
     n, ceiling = study.ns[-1], float(study.any_of[-1])
-    ahead = study.difference("qalign", "wmv")
-    right, least, _ = _rate(study, "qalign")
+    ahead = study.difference(chain_vote.id, weighted_vote.id)
+    right, least, _ = _rate(study, chain_vote.id)
     if ahead.verdict == "ahead":
         verdict = "Here a chain is worth it"
     elif ahead.verdict == "behind":
@@ -178,14 +182,14 @@ def describe(study: Exploration) -> tuple[Words, ...]:
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
         ("One sample is right", f"1 time in {number(round(1 / study.one))}"),
         (f"At least one of {n} is right", percent(ceiling)),
-        ("QAlign", _band(study, "qalign"), "good"),
-        *((curve_name(each), _band(study, each)) for each in RULES if each != "qalign"),
+        ("QAlign", _band(study, chain_vote.id), "good"),
+        *((curve_name(each), _band(study, each)) for each in RULES if each != chain_vote.id),
     ]
     sentence = (
-        f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
-        f"is {gap(ahead)}.{more} Every method was simulated on the same "
-        f"{study.right['qalign'].shape[1]} problems. “One sample is right” and “At least one of "
-        f"{n} is right” are exact."
+        f"{verdict}: at the compute of {n} samples QAlign minus "
+        f"{in_a_sentence(curve_name(weighted_vote.id))} is {gap(ahead)}.{more} Every method was "
+        f"simulated on the same {study.right[chain_vote.id].shape[1]} problems. “One sample is "
+        f"right” and “At least one of {n} is right” are exact."
     )
     return note(sentence), facts(cards)
 

@@ -21,7 +21,7 @@ from components.lab.style import (
     slider,
     table,
 )
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, best_reward, chain_vote
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,
@@ -81,13 +81,13 @@ def target_figure(example: Example) -> Figure:
 def story(example: Example, results: tuple[Outcome, ...]) -> tuple[Words, ...]:
     """Both halves of it, in words and numbers of this setting."""
     last = {o.method: o for o in results if o.n == SAMPLES[-1]}
-    best = max((o for o in results if o.method == "bon"), key=lambda o: o.accuracy)
+    best = max((o for o in results if o.method == best_reward.id), key=lambda o: o.accuracy)
     right, _, hack = (float(p) for p in example.target())
     cards = facts(
         [
-            (f"Best-of-n at n = {SAMPLES[-1]}", percent(last["bon"].accuracy), "bad"),
+            (f"Best-of-n at n = {SAMPLES[-1]}", percent(last[best_reward.id].accuracy), "bad"),
             ("… its best", f"{percent(best.accuracy)} at n = {best.n}"),
-            (f"QAlign chain at n = {SAMPLES[-1]}", percent(last["qalign"].accuracy), "good"),
+            (f"QAlign chain at n = {SAMPLES[-1]}", percent(last[chain_vote.id].accuracy), "good"),
             ("Target: share of A, the right one", percent(right)),
             ("Target: share of C, the hack", percent(hack)),
         ]

@@ -23,6 +23,7 @@ from components.learn.facts import (
 )
 from components.learn.lessons import Ask, Stop
 from qalign_core.decide.methods import importance_weights, majority_vote
+from qalign_core.decide.rules import best_reward
 from qalign_core.registry import load_language_model
 from qalign_core.types import Response, TraceHeader
 from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
@@ -209,7 +210,7 @@ def _results(content: dict[str, Any], of: ResultFacts, title: str, open_: Ask | 
     """Fill in a set of problems, and how often each method is right."""
     header = of._set.results.header
     content["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
-                    ("A single sample is right", format_value(of.at_first("bon"))),
+                    ("A single sample is right", format_value(of.at_first(best_reward.id))),
                     ("Compute", f"that of {of.budget()} samples")]  # fmt: skip
     if open_ is None:
         bars = _bars((idea.word, of.right(method)) for method, idea in names_of().items())

@@ -25,7 +25,7 @@ from qalign_core.decide.methods import (
     majority_vote,
     weighted_majority_vote,
 )
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, best_reward, chain_vote, plain_vote
 from qalign_core.record.trace import load_trace
 from qalign_core.target import Target
 from qalign_core.types import ScoredResponse, Trace
@@ -401,19 +401,19 @@ class LabFacts:
 
     def best_of_n(self, n: str) -> Share:
         """How often best-of-n is right where the reward can be hacked."""
-        return Share(self._way("bon", n).accuracy)
+        return Share(self._way(best_reward.id, n).accuracy)
 
     def majority(self, n: str) -> Share:
         """How often a majority vote of n samples is right there."""
-        return Share(self._way("mv", n).accuracy)
+        return Share(self._way(plain_vote.id, n).accuracy)
 
     def chain(self, n: str) -> Share:
         """How often a vote of n states of a chain is right there."""
-        return Share(self._way("qalign", n).accuracy)
+        return Share(self._way(chain_vote.id, n).accuracy)
 
     def hack_reward(self, n: str) -> float:
         """Mean reward of what best-of-n chooses there."""
-        return self._way("bon", n).proxy
+        return self._way(best_reward.id, n).proxy
 
 
 @cache

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import (
+    RULES,
+    best_reward,
+    chain_vote,
+    plain_vote,
+    weighted_vote,
+)
 from qalign_study.measure.curves import Curve, Point, difference, pairs
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.record import generated
@@ -84,7 +90,7 @@ def _on(name: str, gap: Difference) -> str:
 def waiting(evaluated: Evaluated) -> list[float]:
     """How many times as many tokens a chain writes in a row as the longest sample, per problem."""
     n, ratios = evaluated.level, []
-    spent = at(evaluated.points, "qalign", n)
+    spent = at(evaluated.points, chain_vote.id, n)
     states = round(spent.used) if spent else 0
     for record in evaluated.results.records:
         longest = generated(record.pool_cost).max()
@@ -113,7 +119,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     ends = [
         _on(name, d)
         for name, evaluated in sets.items()
-        if (d := between(evaluated, "bon", "wmv", evaluated.level)) is not None
+        if (d := between(evaluated, best_reward.id, weighted_vote.id, evaluated.level)) is not None
         and d.verdict == "behind"
     ]
     later = (
@@ -134,7 +140,7 @@ def _keeps_up(evaluated: Evaluated) -> int:
     """The largest n up to which best-of-n is nowhere behind the weighted vote."""
     limit = 0
     for n in sorted({p.n for p in evaluated.points}):
-        d = between(evaluated, "bon", "wmv", n)
+        d = between(evaluated, best_reward.id, weighted_vote.id, n)
         if d is not None and d.verdict == "behind":
             break
         limit = n
@@ -147,7 +153,7 @@ def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         for name, each in sets.items()
         if (one := at(each.points, "any", 1)) is not None
         and one.value >= RARE
-        and (d := between(each, "qalign", "wmv", each.level)) is not None
+        and (d := between(each, chain_vote.id, weighted_vote.id, each.level)) is not None
     }
     if not differences:
         return
@@ -165,11 +171,13 @@ def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     rates = [
         f"{percent(point.value)} of the {name}"
         for name, evaluated in sets.items()
-        if (point := at(evaluated.points, "mv", evaluated.level)) is not None
+        if (point := at(evaluated.points, plain_vote.id, evaluated.level)) is not None
     ]
     if not rates:
         return
-    differences = [between(evaluated, "wmv", "mv", evaluated.level) for evaluated in sets.values()]
+    differences = [
+        between(each, weighted_vote.id, plain_vote.id, each.level) for each in sets.values()
+    ]
     better = all(d is not None and d.verdict == "ahead" for d in differences)
     yield Clause(
         "No reward model",
@@ -186,7 +194,8 @@ def _poor(name: str, evaluated: Evaluated) -> Iterator[Clause]:
     differences = {
         in_a_sentence(curve_name(method)): d
         for method in sorted(of_samples, key=lambda id_: not RULES[id_].aims)
-        if method != "mv" and (d := between(evaluated, method, "mv", n)) is not None
+        if method != plain_vote.id
+        and (d := between(evaluated, method, plain_vote.id, n)) is not None
     }
     if not differences:
         return
@@ -216,7 +225,7 @@ def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     sentences = [
         f"on {name} QAlign {standing(d)} every choice among the samples, {brief(d)}"
         for name, evaluated in rare.items()
-        if (d := between(evaluated, "qalign", "any", evaluated.level)) is not None
+        if (d := between(evaluated, chain_vote.id, "any", evaluated.level)) is not None
     ]
     common = ", ".join(
         f"1 in {1 / one:.0f} on {name} ({percent(ceiling)} of the problems have one among {n})"

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, chain_vote
 from qalign_core.types import SetHeader
 from qalign_study.export.dictionary import Idea
 from qalign_study.measure.curves import Point, difference, paired
@@ -23,10 +23,12 @@ from qalign_study.sheet.words import (
 def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
     names = names or names_of()
-    bon, chain_points = of(points, "bon"), of(points, "qalign")
-    sentences = [*_out_of_reach(points), *([_best_of_n(bon)] if bon else [])]
-    for method in (id_ for id_ in RULES if id_ != "qalign"):
-        differences = list(paired(points, "qalign", method))
+    chain_points, sentences = of(points, chain_vote.id), _out_of_reach(points)
+    for rule in RULES.values():
+        if rule.maximizes and (highest := of(points, rule.id)):
+            sentences.append(_highest(highest, names[rule.id].word, rule.maximizes))
+    for method in (id_ for id_ in RULES if id_ != chain_vote.id):
+        differences = list(paired(points, chain_vote.id, method))
         if differences:
             last = differences[-1]
             chain = next(p for p in chain_points if p.n == last.n)
@@ -40,7 +42,7 @@ def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -
 
 def _out_of_reach(points: Sequence[Point]) -> list[str]:
     """That the chain is above what any rule over as many samples could be, if it is."""
-    differences = list(paired(points, "qalign", "any"))
+    differences = list(paired(points, chain_vote.id, "any"))
     if not differences or differences[-1].verdict != "ahead":
         return []
     last = differences[-1]
@@ -52,20 +54,20 @@ def _out_of_reach(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def _best_of_n(bon: Sequence[Point]) -> str:
-    """Whether taking the best of more samples went on to pay."""
-    best, last = max(bon, key=lambda p: p.value), bon[-1]
+def _highest(points: Sequence[Point], name: str, score: str) -> str:
+    """Describe whether taking the highest score of more samples went on to pay."""
+    best, last = max(points, key=lambda p: p.value), points[-1]
     if best.n == last.n:
-        return f"Best-of-n does not get worse here: {percent(last.value)} at n = {last.n}."
+        return f"{name} does not get worse here: {percent(last.value)} at n = {last.n}."
     lost = difference(best, last)
     if lost.verdict == "ahead":
         return (
-            f"Best-of-n is right on {percent(best.value)} at n = {best.n} and on "
+            f"{name} is right on {percent(best.value)} at n = {best.n} and on "
             f"{percent(last.value)} at n = {last.n}, a drop of {gap(lost, sign=False)}: it "
-            "over-optimizes this reward."
+            f"over-optimizes this {score}."
         )
     return (
-        f"Best-of-n is best at n = {best.n} ({percent(best.value)}), which "
+        f"{name} is best at n = {best.n} ({percent(best.value)}), which "
         f"{standing(lost)} its {percent(last.value)} at n = {last.n}: {gap(lost)}."
     )
 

@@ -19,6 +19,7 @@ from components.common.options import heading
 from components.common.saving import save_line
 from components.results.findings import findings_html
 from components.results.problems import problems_html
+from qalign_core.decide.rules import chain_vote
 from qalign_core.errors import QAlignError
 from qalign_study.measure.report import Evaluated, Group, Report, Row
 from qalign_study.measure.tuning import BetaPoint, against_beta
@@ -121,7 +122,9 @@ def list_html(evaluated: Evaluated, opened: str = "") -> str:
 def _numbers(evaluated: Evaluated) -> str:
     """All methods at every budget, and what QAlign has more; each number leads to its problems."""
     header, ns = evaluated.results.header, sorted({p.n for p in evaluated.points})
-    spent = {p.n: si(p.spent, header.meter.unit) for p in evaluated.points if p.method != "qalign"}
+    spent = {
+        p.n: si(p.spent, header.meter.unit) for p in evaluated.points if p.method != chain_vote.id
+    }
     labels = {n: f"{n:,} sample{'s' * (n > 1)}" + f", {spent[n]}" * (n in spent) for n in ns}
     rows = [evaluated.row(n, label) for n, label in labels.items()]
     numbers = tables(rows, open_ended=header.open_ended, opens=key_of)

@@ -34,14 +34,25 @@ def best_of_n(
         InvalidSetting: no samples.
         InvalidReward: a reward is not finite.
     """
-    rewards = _rewards(samples)
-    best = max(range(len(samples)), key=lambda i: (rewards[i], -i))
+    return take_highest(samples, finite_rewards(samples), extract)
+
+
+def take_highest(
+    samples: Sequence[ScoredResponse],
+    scores: Sequence[float],
+    extract: AnswerExtractor | None = None,
+) -> Decision:
+    """Take the sample with the highest score; of equal scores the first.
+
+    All weight is on the chosen sample. `extract`, if given, only fills in `Decision.answer`.
+    """
+    best = max(range(len(samples)), key=lambda i: (scores[i], -i))
     return Decision(
         answer=extract(samples[best].response.text) if extract else None,
         chosen=samples[best],
         index=best,
         weights=tuple(float(i == best) for i in range(len(samples))),
-        scores=tuple(rewards),
+        scores=tuple(scores),
     )
 
 
@@ -68,7 +79,7 @@ def majority_vote(
         InvalidSetting: no samples, or weights that do not fit them.
         InvalidReward: a reward is not finite.
     """
-    rewards = _rewards(samples)
+    rewards = finite_rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
     read = cache(extract)
@@ -109,7 +120,7 @@ def weighted_majority_vote(
         InvalidSetting: no samples, or `importance_weights` of them.
         InvalidReward: a reward is not finite.
     """
-    weights = importance_weights(_rewards(samples), target, samples)
+    weights = importance_weights(finite_rewards(samples), target, samples)
     return majority_vote(samples, extract, weights=weights)
 
 
@@ -137,7 +148,7 @@ def minimum_bayes_risk(
         InvalidSetting: no samples, or weights that do not fit them.
         InvalidReward: a reward is not finite.
     """
-    _rewards(samples)
+    finite_rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
 
@@ -277,7 +288,13 @@ def _after(steps: Iterable[Step], burn_in: int) -> list[Step]:
     return kept
 
 
-def _rewards(samples: Sequence[ScoredResponse]) -> list[float]:
+def finite_rewards(samples: Sequence[ScoredResponse]) -> list[float]:
+    """Return the rewards of samples.
+
+    Raises:
+        InvalidSetting: no samples.
+        InvalidReward: a reward is not finite.
+    """
     if not samples:
         raise InvalidSetting("no samples to decide from; draw at least one")
     rewards = [float(sample.reward) for sample in samples]

@@ -131,21 +131,27 @@ class Outcome:
         return self.answers[0]
 
 
-@lru_cache(maxsize=64)
 def outcomes(example: Example, samples: tuple[int, ...] = SAMPLES) -> tuple[Outcome, ...]:
-    """Every rule at every n, exactly (cached).
+    """Compute every rule at every n, exactly (cached).
 
     Raises:
         InvalidSetting: from the example's own settings.
     """
+    return _outcomes(example, samples, tuple(RULES.values()))
+
+
+@lru_cache(maxsize=64)
+def _outcomes(
+    example: Example, samples: tuple[int, ...], rules: tuple[Rule, ...]
+) -> tuple[Outcome, ...]:
     base, outcomes_by_rule = np.array(example.base), []
     states = _chain_counts(example, samples)
     for n in samples:
         counts = {"pool": _iid_counts(base, n), "chain": states[n]}
-        for id_, rule in RULES.items():
+        for rule in rules:
             a, b, c = chance_of_choice(rule, counts[rule.draws], example)
             proxy = float(np.dot((a, b, c), example.rewards))
-            outcomes_by_rule.append(Outcome(id_, n, (a, b, c), proxy))
+            outcomes_by_rule.append(Outcome(rule.id, n, (a, b, c), proxy))
     return tuple(outcomes_by_rule)
 
 

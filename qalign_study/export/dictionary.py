@@ -1,7 +1,8 @@
-"""The one dictionary, `assets/dictionary.toml`: what each idea is called, looks like and means.
+"""The one dictionary: what each idea is called, looks like and means.
 
-Figures take their colours, markers and names from here, the pages' style its variables
-(`--c-chain`), the scripts their data, the glossary its sentences.
+It is `assets/dictionary.toml`, and the words of each deciding rule that is not in there. Figures
+take their colours, markers and names from here, the pages' style its variables (`--c-chain`), the
+scripts their data, the glossary its sentences.
 """
 
 import html
@@ -11,12 +12,20 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import cycle
 from types import MappingProxyType
 from urllib.parse import urlencode
 
 from qalign_core.assets import ASSETS
+from qalign_core.decide.rules import RULES
 from qalign_core.registry import entries
 
+RULE_LOOKS = (
+    ("violet", "diamond", "dash"),
+    ("rose", "circle", "dashdot"),
+    ("red", "square", "dash"),
+)
+"""Colour, marker and line of the deciding rules that the dictionary does not list, in turn."""
 TERM = re.compile(r"\[([^\]]+)\]\((\w+)\)")
 
 
@@ -76,8 +85,16 @@ def colours() -> Mapping[str, tuple[str, str]]:
 
 
 def ideas() -> Mapping[str, Idea]:
-    """All ideas by id, in the order of the glossary."""
-    return _read()[1]
+    """All ideas by id, in the order of the glossary; a rule may bring its own words."""
+    ideas = dict(_read()[1])
+    own = [rule for rule in RULES.values() if rule.id not in ideas]
+    if not own:
+        return _read()[1]
+    for rule, (colour, marker, line) in zip(own, cycle(RULE_LOOKS), strict=False):
+        words = rule.word or rule.id, rule.sentence, rule.formula or rule.sentence
+        ideas[rule.id] = Idea("Deciding", *words, colour=colour, marker=marker, line=line)
+    parts = [*dict.fromkeys(idea.part for idea in ideas.values())]
+    return dict(sorted(ideas.items(), key=lambda entry: parts.index(entry[1].part)))
 
 
 def colour(id_: str) -> str:

@@ -200,8 +200,8 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
         price = price if rule.reads_reward else of_votes
         decision = rule.decide(draws, extract, run.target)
         right = None if extract is None else comparison.is_right(decision.answer)
-        weighted = rule.weights is not None
-        effective = methods.effective_sample_size(decision.weights) if weighted else None
+        ess = methods.effective_sample_size
+        effective = ess(decision.weights) if rule.is_weighted else None
         outcomes.append(Outcome(rule, decision, right, *price, effective))
     return tuple(outcomes)
 

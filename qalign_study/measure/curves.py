@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
-from qalign_core.decide.rules import RULES, Rule
+from qalign_core.decide.rules import RULES, DrawTable, Rule, chain_vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Array, CostModel
@@ -108,10 +108,10 @@ def curves(
     """Compute every method's measure against compute, in order (`in_order`).
 
     Over a set, best-of-n and "any" are averaged over all subsets of n of the N samples, exactly;
-    votes as `subsets` does. QAlign is the beginning of the chain that costs what n of the problem's
-    samples cost on average, their rewards included (or, at equal samples, its first n states). A
-    rule that reads no reward is not charged for it: it decides from as many samples as cost the
-    same without, if so many were drawn.
+    other rules as `subsets` does. QAlign is the beginning of the chain that costs what n of the
+    problem's samples cost on average, their rewards included (or, at equal samples, its first n
+    states). A rule that reads no reward is not charged for it: it decides from as many samples as
+    cost the same without, if so many were drawn.
 
     With `cuts`, of a single prompt: a pool of n is drawn from the recorded pool with replacement;
     of chains, the states 0..t are resampled in circular blocks of about sqrt(t + 1), within a
@@ -228,6 +228,12 @@ class _Problem:
             length = n_at_budget(self.chain_spent.tolist(), self.price_of(n))
         return min(max(1, length), len(self.chain_spent))
 
+    @property
+    def table(self) -> DrawTable:
+        """The samples, as rules read them."""
+        reward, answer, tilt = self.pool
+        return DrawTable(reward, self.beta, tilt, lambda: answer)
+
     @cached_property
     def voters(self) -> Pool:
         """The samples, for votes over subsets."""
@@ -320,8 +326,6 @@ def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
     if size:
         right = problem.record.is_right(answer).astype(np.float64)
         n_right = int(right.sum())
-        best_first = np.argsort(-reward, kind="stable")
-        right_by_reward = _shared_by_equals(reward[best_first], right[best_first])
         longest_first = np.sort(problem.pool_length)[::-1]
         tokens = problem.pool_tokens[-1] / size
 
@@ -342,9 +346,12 @@ def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
                 length = problem.length(n, budget if size else "samples")
                 states = problem.first(rule, Cut(length - 1, n))
                 row = problem.row(rule, states, 1, problem.of_chain(states[0].size, length - 1))
-            elif rule.pick == "best":
-                highest = float(leads @ reward[best_first])
-                row = _Row(leads @ right_by_reward[:, None], highest, *cost(n))
+            elif rule.score is not None and rule.maximizes:
+                score = rule.score(problem.table)
+                first = np.argsort(-score, kind="stable")
+                right_by_score = _shared_by_equals(score[first], right[first])
+                mean = float(leads @ reward[first])
+                row = _Row(leads @ right_by_score[:, None], mean, *cost(n))
             else:
                 scored = rule.reads_reward
                 voters = n if scored or budget == "samples" else problem.unscored(n)
@@ -551,7 +558,7 @@ def _is_of_samples(method: Curve) -> bool:
 
 def level_n(points: Sequence[Point]) -> int | None:
     """The largest n at which the chain has spent what n samples cost; None if there is none."""
-    return max((one.n for one, _ in pairs(points, "qalign", "any")), default=None)
+    return max((one.n for one, _ in pairs(points, chain_vote.id, "any")), default=None)
 
 
 def best_of(points: Sequence[Point]) -> Curve | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qalign_core.decide.rules import best_reward
 from qalign_core.types import Array
 from qalign_study.measure.curves import Curve, Point, difference, pairs, resampled_weights
 from qalign_study.measure.intervals import LEAST, Difference, band
@@ -40,7 +41,7 @@ class Turn:
 
 def turn(points: Sequence[Point]) -> Turn | None:
     """Where best-of-n is at its best; None with one budget, or too few problems for a verdict."""
-    mine = sorted((p for p in points if p.method == "bon"), key=lambda p: p.n)
+    mine = sorted((p for p in points if p.method == best_reward.id), key=lambda p: p.n)
     if len(mine) < 2 or len(mine[0].each) < LEAST:
         return None
     ns = np.array([p.n for p in mine])

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, chain_vote
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.cross_validated_beta import cross_validated
 from qalign_study.measure.curves import (
@@ -30,7 +30,7 @@ from qalign_study.sets.seeded import N_PROBLEMS, generate_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-CHAIN_CURVES: tuple[Curve, ...] = ("qalign", "qalign_own")
+CHAIN_CURVES: tuple[Curve, ...] = (chain_vote.id, f"{chain_vote.id}_own")
 AVERAGE = "average"
 COLUMNS = (
     *("lm", "rm", "set", "method", "minus", "n", "problems", "flops", "value", "low", "high"),

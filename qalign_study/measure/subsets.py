@@ -1,8 +1,9 @@
-"""How often a vote over n samples is right, over the subsets of n of a problem's samples.
+"""How often a rule over n samples is right, over the subsets of n of a problem's samples.
 
 Up to `MOST` subsets are all counted. Votes of two samples have a closed form. Elsewhere random
 orders of the samples are cut into disjoint groups of n, so that every sample counts about as often.
-A tie between answers counts as its expectation, the mean over the tied answers.
+A tie between answers counts as its expectation, the mean over the tied answers, and a tie between
+draws of which one is taken as the mean over these draws.
 """
 
 import math
@@ -12,8 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from qalign_core.decide.arrays import ROUNDING, softmax
-from qalign_core.decide.rules import Rule
+from qalign_core.decide.arrays import ROUNDING
+from qalign_core.decide.rules import DrawTable, Rule
 from qalign_core.types import Array
 from qalign_study.measure.diagnostics import ranks
 
@@ -75,19 +76,28 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
 
     Args:
         pool: the samples.
-        n: how many of them vote.
-        rule: over samples, by votes.
+        n: the number of them that a decision is made from.
+        rule: a rule over samples.
         betas: of the weights.
     """
-    places = subsets(len(pool.answer), n, SHUFFLES if rule.weights else UNWEIGHTED)
+    places = subsets(len(pool.answer), n, SHUFFLES if rule.score else UNWEIGHTED)
     reward = pool.reward[places]
-    if rule.weights is None:
+    if rule.score is None:
         weight = np.full((1, *places.shape), 1 / n)
     else:
         column = np.array(betas, dtype=np.float64)[:, None, None]
-        weight = rule.weights(reward[None], column, pool.tilt[places][None])
+        tilt = pool.tilt[places][None]
+        weight = rule.score(
+            DrawTable(reward[None], column, tilt, lambda: pool.answer[places][None])
+        )
+    if rule.picks == "draw":
+        weight = weight >= weight.max(axis=-1, keepdims=True)
+        weight = weight / weight.sum(axis=-1, keepdims=True)
     mean = float((weight[0] * reward).sum(axis=1).mean())
-    if n == 2 and pool.utility is None and rule.weights in (None, softmax):
+    if rule.picks == "draw":
+        right = (weight * pool.right[places]).sum(axis=-1).mean(axis=-1)
+        return np.broadcast_to(right, len(betas)), mean
+    if n == 2 and pool.utility is None and (rule.score is None or rule.aims):
         return np.array([_pairs(pool, rule, beta) for beta in betas]), mean
     return _shares(pool, places, weight), mean
 
@@ -95,7 +105,7 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
 def _pairs(pool: Pool, rule: Rule, beta: float) -> float:
     """Votes of two in closed form: of two answers, the one with the larger weight wins."""
     voters = pool.answer >= 0
-    weight = (pool.reward / beta + pool.tilt if rule.weights else np.zeros(len(voters)))[voters]
+    weight = (pool.reward / beta + pool.tilt if rule.score else np.zeros(len(voters)))[voters]
     # a voter wins against the abstentions, the voters below, and half of the time against equals
     won = ranks(weight) - 1 + (len(voters) - len(weight)) if len(weight) else weight
     return float((won * pool.right[voters]).sum() / math.comb(len(voters), 2))

@@ -426,7 +426,7 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     """
     records = draws.records
     if not draws.has_pool:
-        raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
+        raise InvalidSetting("other betas need samples of the pool; run 'evaluate'")
     column = np.array([Target(beta).beta for beta in betas])[:, None]
     values = np.empty((len(betas), len(records), 4))
     for place, record in enumerate(records):

@@ -86,7 +86,7 @@ class Choice:
 
     def _progress(self) -> str:
         place = f"{'sample' if self._of_pool else 'step'} {self.done} of {self.total}"
-        if self._extract is not None and self._request.rule.pick == "vote":
+        if self._extract is not None and self._request.rule.picks == "vote":
             shares = self._request.rule.decide(self.draws, self._extract, self._run.target).shares
             if shares:
                 return f"{place}, {shares[0][1]:.0%} of votes for {shares[0][0]}"
@@ -131,7 +131,7 @@ class Choice:
     def _trust(self, weights: tuple[float, ...]) -> dict[str, float | str | None]:
         """R-hat of the rewards, in words too, and effective samples; None where undefined."""
         if self._of_pool:
-            weighted = self._request.rule.weights is not None
+            weighted = self._request.rule.is_weighted
             n = methods.effective_sample_size(weights) if weighted else float(len(weights))
             return {"rhat": None, "effective_samples": n}
         chains = self._reader.trace().chains.values()

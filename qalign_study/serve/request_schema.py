@@ -14,10 +14,6 @@ from qalign_core.validation import is_text, is_whole, short_repr
 from qalign_study.export import dictionary
 from qalign_study.serve.refusal import HTTPRefusal
 
-METHODS: dict[str, Rule] = {
-    dictionary.ideas()[id].word.lower().replace(" ", "-"): rule for id, rule in RULES.items()
-}
-"""The deciding rules by the end of a model's name: `qalign`, `best-of-n` and so on."""
 MOST_CHOICES = 8
 MOST_STOPS = 4
 SEEDS = 2**31
@@ -57,6 +53,12 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 """Fields that are not supported, each with the values that ask for nothing."""
 _READ = frozenset(("model", "messages", "n", "stop", "stream", "stream_options", OWN))
+
+
+def methods() -> dict[str, Rule]:
+    """Return the deciding rules by the end of a model's name: `qalign`, `best-of-n` and so on."""
+    words = dictionary.ideas()
+    return {words[id].word.lower().replace(" ", "-"): rule for id, rule in RULES.items()}
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def find_model(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
     if model is None:
         raise _bad("model", "the model is missing; name one of /v1/models", "missing_parameter")
     lm, _, method = str(model).rpartition("/")
-    if not is_text(model) or lm not in lms or method not in METHODS:
+    rules = methods()
+    if not is_text(model) or lm not in lms or method not in rules:
         raise HTTPRefusal(
             404,
             f"there is no model {short_repr(model)}; name one of /v1/models, such as "
@@ -132,7 +135,7 @@ def find_model(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
             param="model",
             code="model_not_found",
         )
-    return str(model), METHODS[method], lm
+    return str(model), rules[method], lm
 
 
 def _check_known(name: str, value: object) -> None:

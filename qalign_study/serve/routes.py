@@ -35,7 +35,7 @@ from qalign_study.serve.answer import Choice, Draw
 from qalign_study.serve.guard import Guard, bearer_token
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal, respond_refused
-from qalign_study.serve.request_schema import METHODS, ChatRequest, find_model, parse_request
+from qalign_study.serve.request_schema import ChatRequest, find_model, methods, parse_request
 
 MOST_TRACES = 256
 MOST_BYTES = 64 * 2**20
@@ -117,7 +117,7 @@ class ChatAPI:
     @property
     def names(self) -> list[str]:
         """The models: each language model by each method."""
-        return [f"{lm}/{method}" for lm in self.lms for method in METHODS]
+        return [f"{lm}/{method}" for lm in self.lms for method in methods()]
 
     async def _list(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [*map(self._model, self.names)]})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, chain_vote, plain_vote, weighted_vote
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.cross_validated_beta import fold_of
 from qalign_study.measure.curves import Curve, Point, averaged, own_curves
@@ -106,8 +106,8 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
             notes.append(f"{text(lm)} was not run on all of these sets, and is not drawn.")
             continue
         of_each = [theirs[problems] for problems in wanted]
-        votes = of(averaged(of_each), "mv")
-        name = f"{curve_name('mv', is_open)} of {model_title('lm', lm)}"
+        votes = of(averaged(of_each), plain_vote.id)
+        name = f"{curve_name(plain_vote.id, is_open)} of {model_title('lm', lm)}"
         more.append(_wrong(votes, unit, look, name, plain=False))
     figure = errors(main.points, main, more=more)
     if tuning is not None and main.unit == "FLOPs":
@@ -167,10 +167,10 @@ def waits(main: Group) -> Section | None:
         by_chains.setdefault(each.results.header.chains, []).append(each.points)
     chains = zip(sorted(by_chains.items()), ("chain", *OTHER_LMS), strict=False)
     candidates = [
-        (look, "one chain" if n == 1 else f"{n} chains", of(averaged(of_each), "qalign"))
+        (look, "one chain" if n == 1 else f"{n} chains", of(averaged(of_each), chain_vote.id))
         for (n, of_each), look in chains
     ]
-    candidates.append(("base", "independent samples", of(main.points, "mv")))
+    candidates.append(("base", "independent samples", of(main.points, plain_vote.id)))
     lines = []
     for look, name, mine in (each for each in candidates if each[2]):
         labels = [f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine]
@@ -250,15 +250,15 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     right = [p.accuracy for p in points]
     ends = [p.low for p in points], [p.high for p in points]
     labels = [f"β {p.beta:.3g}: {percent(p.accuracy)} right" for p in points]
-    lines = [Line("wmv", x, right, *ends, labels, curve_name("wmv", is_open))]
-    for chain in of(group.points, "qalign")[-1:]:
+    lines = [Line(weighted_vote.id, x, right, *ends, labels, curve_name(weighted_vote.id, is_open))]
+    for chain in of(group.points, chain_vote.id)[-1:]:
         at = [f"this run: {percent(chain.value)} right"]
-        name = curve_name("qalign", is_open)
-        lines.append(Line("qalign", [header.beta], [chain.value], labels=at, name=name))
+        name = curve_name(chain_vote.id, is_open)
+        lines.append(Line(chain_vote.id, [header.beta], [chain.value], labels=at, name=name))
     accepted = [p.acceptance or 0.0 for p in tuned]
     labels = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in tuned]
     changes = Line(
-        "qalign", [p.beta for p in tuned], accepted, labels=labels, name="changes accepted"
+        chain_vote.id, [p.beta for p in tuned], accepted, labels=labels, name="changes accepted"
     )
     labels = [f"β {p.beta:.3g}: {p.kl:.2f} nats" for p in points]
     distance = Line("base", x, [p.kl for p in points], labels=labels, name="distance")

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from qalign_core.decide.answers.graders import title_of
-from qalign_core.decide.rules import RULES
+from qalign_core.decide.rules import RULES, chain_vote
 from qalign_core.run import is_file_name
 from qalign_study.measure.cross_validated_beta import FACTORS, PARTS
 from qalign_study.measure.diagnostics import acceptance_of
@@ -129,7 +129,8 @@ def _landmarks(groups: Sequence[Group]) -> Section:
                     else "no turn is seen"
                 )
             crossed = [
-                _format_crossing(crossing(line.points, "qalign", o), group.unit) for o in against
+                _format_crossing(crossing(line.points, chain_vote.id, o), group.unit)
+                for o in against
             ]
             rows[line.name] = [turned, *crossed]
     heads = ["Best-of-n turns", *(f"QAlign and {in_a_sentence(curve_name(o))}" for o in against)]
