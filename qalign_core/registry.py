@@ -33,15 +33,8 @@ from qalign_core.models.gguf_file import is_gguf
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.protocols import RewardModel
-from qalign_core.rewards.functions import (
-    CompositeReward,
-    LeastReward,
-    import_object,
-    load_name,
-    reward_from_file,
-)
+from qalign_core.rewards.functions import CompositeReward, LeastReward, import_object, load_name
 from qalign_core.rewards.names import reward_named
-from qalign_core.rewards.texts import text_reward
 from qalign_core.run import DEFAULT_SAMPLING, Sampling
 from qalign_core.validation import first_line, read_field, read_file
 
@@ -293,9 +286,10 @@ def load_language_model(
 def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:
     """Load a reward model by registry id, folder, hub id or address, once for all callers.
 
-    "judge:LM" is a language model that grades (`JudgeReward`), "0.7*A + 0.3*B" the weighted sum
-    of others (`CompositeReward`), "mean(A, B)" their mean, "min(A, B)" the least of them; "mood",
-    "plain", "length:N" and "contains:WORD" read the text alone (`rewards.texts`).
+    "0.7*A + 0.3*B" is the weighted sum of others (`CompositeReward`), "mean(A, B)" their mean,
+    "min(A, B)" the least of them. Other names with a prefix are in the table `rewards.kinds`:
+    "judge:LM" is a language model that grades; "mood", "plain", "length:N" and "contains:WORD" read
+    the text alone.
 
     Args:
         id: its name.
@@ -358,22 +352,18 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
     if options:
         kinds = _option_kinds("rm", source)
         options = {option: value for option, value in options.items() if option in kinds}
-    if named.kind == "text":
-        return text_reward(source, id=name)
-    if named.kind == "judge":
-        from qalign_core.rewards.judge import JudgeReward
-
-        judge = load_language_model(named.judge, max_new_tokens=8, **options)
-        return JudgeReward(judge, id=name)
-    if code and named.kind == "function":
-        return reward_from_file(source, id=None if name == source else name)
-
+    if named.loader is not None and (code or named.kind != "code"):
+        if named.kind != "lm":
+            return named.loader.load(named.argument, id=name)
+        limit = named.loader.max_new_tokens
+        lm = load_language_model(named.argument, max_new_tokens=limit, **options)
+        return named.loader.load(lm, id=name)
     rm: RewardModel = _shared("rm", source, options)
     return rm
 
 
 def _definition_of(id: str) -> str | None:
-    """Return the source of a judge, function or sum in the user's registry; else None."""
+    """Return the source of a reward in the user's registry that is no model; else None."""
     entry = entries().get(("rm", id))
     if entry is None or not entry.own:
         return None
@@ -394,8 +384,8 @@ def _option_kinds(kind: str, id: str) -> dict[str, Any]:
         named = reward_named(_definition_of(id) or id)
         if named.members:
             return dict(ChainMap(*(_option_kinds(kind, part.text) for part in named.members)))
-        if named.kind == "judge":
-            return _option_kinds("lm", named.judge)
+        if named.kind == "lm":
+            return _option_kinds("lm", named.argument)
         if named.kind != "model":
             return {}
     entry = entries().get((kind, id))

@@ -12,12 +12,13 @@ MODULES = [
     module.name
     for module in pkgutil.walk_packages(qalign_core.__path__, "qalign_core.")
     if not module.name.startswith(("qalign_core.models", "qalign_core.rewards"))
+    or module.name == "qalign_core.rewards.kinds"
 ]
 REQUIRED = {
     f"qalign_core.{name}"
     for name in (
         *("target", "chain.kernel", "chain.moves.suffix", "chain.randomness", "move_spec"),
-        *("messages", "run", "record.trace"),
+        *("messages", "run", "record.trace", "decide.rules", "rewards.kinds"),
         *("decide.answers.extraction", "decide.answers.equality"),
     )
 }

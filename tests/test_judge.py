@@ -98,15 +98,15 @@ def test_a_weighted_sum_is_written_as_one(name, parts):
     ("name", "kind"),
     [
         ("embedded", "model"), ("owner/name@main", "model"), ("http://localhost:8001", "model"),
-        ("judge:embedded", "judge"), ("length:12", "text"), ("none", "text"),
-        ("rules.py:short", "function"), ("2*embedded", "sum"), ("mood + plain", "sum"),
+        ("judge:embedded", "lm"), ("length:12", "text"), ("none", "text"),
+        ("rules.py:short", "code"), ("2*embedded", "sum"), ("mood + plain", "sum"),
     ],
 )  # fmt: skip
 def test_a_rewards_name_is_of_one_kind(name, kind):
     named = reward_named(name)
     assert (named.text, named.kind) == (name, kind)
     assert bool(named.summed) == (kind == "sum")
-    assert named.judge == ("embedded" if kind == "judge" else "")
+    assert (named.kind == "lm") == (named.argument == "embedded")
 
 
 def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():

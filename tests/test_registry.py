@@ -19,7 +19,6 @@ from qalign_core import registry
 from qalign_core.errors import ModelLoadError
 from qalign_core.models import loading
 from qalign_core.models.loaded import LoadedModels
-from qalign_core.rewards.texts import is_text_reward
 from qalign_core.run import Limits, Sampling
 from qalign_study.commands import main
 
@@ -68,7 +67,7 @@ def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
     for entry in [*lms.values(), *rms.values()]:
         assert entry.status in ("tested", "tested with 4-bit weights", "not yet run")
         assert entry.licence
-        assert (entry.parameters > 0) != is_text_reward(entry.source)
+        assert (entry.parameters > 0) != entry.reads_text
         assert entry.location.endswith(entry.source)
     assert lms["tulu-3-8b-sft"].beta == rms["tulu-3-8b-rm"].beta == 0.5
     assert lms["llama-3.2-1b"].gated

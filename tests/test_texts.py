@@ -20,7 +20,7 @@ from qalign_core.chain.cost import draw_cost, meter_of, prompt_scored, reading_o
 from qalign_core.errors import InvalidSetting, ModelLoadError
 from qalign_core.record.trace import parse_trace
 from qalign_core.registry import entries_of, load_reward_model
-from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE, is_text_reward, text_reward
+from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
 from qalign_study.commands import main
@@ -109,8 +109,7 @@ def test_hostile_texts_have_finite_rewards_within_the_scale(name):
 @given(st.text(max_size=200))
 def test_any_text_has_a_reward(text):
     for name in NAMES:
-        rm = text_reward(name)
-        assert rm is not None
+        rm = load_reward_model(name)
         assert math.isfinite(rm.function("", text))
 
 
@@ -145,7 +144,7 @@ def test_an_argument_that_cannot_be_is_refused_in_one_sentence(name):
 
 
 def test_each_is_in_the_registry_with_what_it_cannot_see():
-    titles = {entry.id: entry.title for entry in entries_of("rm") if is_text_reward(entry.source)}
+    titles = {entry.id: entry.title for entry in entries_of("rm") if entry.reads_text}
     assert tuple(titles) == NAMES
     for title in titles.values():
         assert "does not" in title or "sees nothing else" in title

@@ -12,12 +12,19 @@ import gradio as gr
 from components.common.options import PRIVATE
 from components.session.offer import Offer
 from qalign_core.errors import InvalidSetting
+from qalign_core.rewards.kinds import KINDS
 from qalign_core.rewards.names import reward_named
 
 SHARE = 0.3
 """Share of the second reward, until somebody moves it."""
-TYPED = "a word or a length that you choose: contains:rain, length:30"
-"""What may be typed into a list of rewards on every server."""
+
+
+def typed_rewards() -> str:
+    """Describe the rewards that may be typed into a list of rewards on every server."""
+    open_kinds = [kind for kind in KINDS.values() if kind.example]
+    *nouns, last = [kind.noun for kind in open_kinds]
+    examples = ", ".join(f"{kind.prefix}:{kind.example}" for kind in open_kinds)
+    return f"{', '.join(nouns)} or {last} that you choose: {examples}"
 
 
 def mixed(first: object, second: object, share: object) -> str:
@@ -54,7 +61,7 @@ def unmixed(rm: str, offer: Offer) -> tuple[str, str, float]:
 
 def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdown:
     """A list of the models that are offered; what else may be asked for can be typed."""
-    typed = [TYPED] * (kind == "rm") + ["any id of the hub: owner/name"] * offer.own
+    typed = [typed_rewards()] * (kind == "rm") + ["any id of the hub: owner/name"] * offer.own
     return gr.Dropdown(
         _choices(offer, kind),
         value=value,

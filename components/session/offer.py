@@ -89,7 +89,7 @@ def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
     reward = reward_named(rm)
     for part in reward.members or (reward,):
         if part.kind != "text":  # any word, any number
-            yield ("lm", part.judge) if part.kind == "judge" else ("rm", part.text)
+            yield ("lm", part.argument) if part.kind == "lm" else ("rm", part.text)
 
 
 def _title(entry: Entry) -> str:

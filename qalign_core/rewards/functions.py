@@ -112,30 +112,31 @@ class OwnReward(FunctionReward):
         return self.checked(value)
 
 
-def reward_from_file(place: str, *, id: str | None = None) -> FunctionReward:
-    """The reward of a user's own file, "FILE.py:NAME": a function, or a class; the file is run.
+def reward_from_file(place: str, *, id: str) -> FunctionReward:
+    """Load the reward of a user's own file, "FILE.py:NAME": a function, or a class; run the file.
 
     A class is made without arguments and has `async score(prompt, response)`, and perhaps `id` and
     the other attributes of a `RewardModel`.
 
     Args:
         place: the file and the name in it.
-        id: the reward's name; by default the class's `id`, or the name in the file.
+        id: the reward's name; if it is the place, the class's `id`, or the name in the file.
 
     Raises:
         ModelLoadError: there is no such file or name, running the file failed, or the class is none
             of a reward.
     """
-    name = place.rpartition(":")[2]
-    reward = import_object(place)
+    name, reward = place.rpartition(":")[2], import_object(place)
+    if id == place:
+        id = str(getattr(reward, "id", name)) if hasattr(reward, "score") else name
     if not hasattr(reward, "score"):
-        return FunctionReward(reward, id=id or name)
+        return FunctionReward(reward, id=id)
     if not iscoroutinefunction(reward.score):
         raise ModelLoadError(
             f"{place} has a plain method score; write async def score(self, prompt, response), "
             "which returns one finite number"
         )
-    return OwnReward(reward, id=id or str(getattr(reward, "id", name)))
+    return OwnReward(reward, id=id)
 
 
 class CompositeReward:

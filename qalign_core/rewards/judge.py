@@ -10,6 +10,7 @@ from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidReward
 from qalign_core.messages import transcript
 from qalign_core.protocols import LanguageModel
+from qalign_core.rewards.kinds import reward_kind
 from qalign_core.types import Response
 
 GRADES = 4
@@ -26,6 +27,7 @@ Reply with one whole number from 1 (worst) to 10 (best) and nothing else."""
 _ROUNDS = 4
 
 
+@reward_kind("judge", uses="lm", argument="LM", max_new_tokens=8)
 class JudgeReward:
     """`r(x, y)` = the mean of `GRADES` grades, 1 to 10, that a language model gives.
 

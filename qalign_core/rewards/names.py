@@ -1,4 +1,4 @@
-"""What a reward's name says, read once: a sum, a least, a judge, a function, a rule, or a model."""
+"""Parse a reward's name: a combination, a kind with an argument, a user's function, or a model."""
 
 import re
 from dataclasses import dataclass
@@ -6,15 +6,18 @@ from functools import lru_cache
 from typing import Literal
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.rewards.texts import is_text_reward
+from qalign_core.rewards import judge, texts  # noqa: F401 - they add their kinds
+from qalign_core.rewards.functions import reward_from_file
+from qalign_core.rewards.kinds import KINDS, RewardKind
+from qalign_core.run import is_file_name
 from qalign_core.validation import is_finite, short_repr
 
 MAX_PARTS = 8
 """Rewards of one sum; each is scored for every response."""
 MAX_NAME = 4096
 """Characters of a reward's name, which anybody may send."""
-JUDGE = "judge:"
-"""What the name of a language model that grades begins with."""
+OWN_FILE = RewardKind("FILE.py", reward_from_file, uses="code", argument="NAME")
+"""The kind of a function or class in the user's file, whose argument is the whole name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +26,18 @@ class RewardName:
 
     Attributes:
         text: as it was written; of a part of a sum, without its weight.
-        kind: "sum" (a mean is one), "min" (the least of several), "judge" (a language model that
-            grades), "text" (a rule that reads the text alone), "function" (FILE.py:NAME), or
-            "model" (a registry id, folder, hub id, address).
-        judge: the language model that grades.
+        kind: "sum" (a mean is one), "min" (the least of several), "model" (a registry id, folder,
+            hub id, address), or what its `loader` uses.
+        loader: the kind of reward that the prefix refers to; None for the three above.
+        argument: the part after the prefix.
         summed: weight and name of each reward of a sum; each name appears once.
         least: the rewards of which the least counts.
     """
 
     text: str
-    kind: Literal["sum", "min", "judge", "text", "function", "model"]
-    judge: str = ""
+    kind: Literal["sum", "min", "model", "text", "lm", "code"]
+    loader: RewardKind | None = None
+    argument: str = ""
     summed: tuple[tuple[float, "RewardName"], ...] = ()
     least: tuple["RewardName", ...] = ()
 
@@ -86,8 +90,10 @@ def reward_named(text: str) -> RewardName:
 
 
 def _single(text: str) -> RewardName:
-    if is_text_reward(text):
-        return RewardName(text, "text")
-    if text.startswith(JUDGE):
-        return RewardName(text, "judge", text.removeprefix(JUDGE))
-    return RewardName(text, "function" if ".py:" in text else "model")
+    prefix, _, argument = text.partition(":")
+    loader = KINDS.get(prefix)
+    if loader is None and is_file_name(text):
+        loader, argument = OWN_FILE, text
+    if loader is None:
+        return RewardName(text, "model")
+    return RewardName(text, loader.uses, loader, argument.strip())

@@ -1,7 +1,7 @@
 """Rewards that everyone can judge, read off the response's text: nothing is trained or downloaded.
 
-Each is named by its kind, or by "kind:argument". What none of them can see, its title in
-`assets/registry.toml` says.
+Each is named by its kind, or by "kind:argument". The titles in `assets/registry.toml` state what
+the rewards cannot see.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Any
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.rewards.functions import FunctionReward
+from qalign_core.rewards.kinds import reward_kind
 from qalign_core.run import NO_REWARD
 
 Reading = Callable[[str], float]
@@ -27,26 +28,26 @@ WORST_GRADE = 20.0
 MOST_WORDS = 10_000
 
 
-def text_reward(name: str, *, id: str | None = None) -> FunctionReward:
-    """The reward of that name, which `is_text_reward`.
+def text_kind(prefix: str, **declared: str) -> Callable[..., Callable[[str], Reading]]:
+    """Add a kind of reward that reads the text alone.
 
     Args:
-        name: "mood", "plain", "length:12", "contains:WORD", "none".
-        id: what traces call it; by default the name.
-
-    Raises:
-        InvalidSetting: what stands behind the kind cannot be.
+        prefix: the part of the name before the colon.
+        declared: the other fields of `RewardKind`.
     """
-    kind, _, argument = name.partition(":")
-    read = _KINDS[kind](argument.strip())
-    return FunctionReward(lambda _prompt, text: read(text), id=id or name)
+
+    def add(read_of: Callable[[str], Reading]) -> Callable[[str], Reading]:
+        def load(argument: str, *, id: str) -> FunctionReward:
+            read = read_of(argument)
+            return FunctionReward(lambda _prompt, text: read(text), id=id)
+
+        reward_kind(prefix, **declared)(load)
+        return read_of
+
+    return add
 
 
-def is_text_reward(name: str) -> bool:
-    """Whether a name is, or is meant to be, that of a reward of this kind."""
-    return name.partition(":")[0] in _KINDS
-
-
+@text_kind("mood")
 def _mood(argument: str) -> Reading:
     """Kind words over unkind ones: `atanh(c)` of VADER's compound score `c`, from -5 to 5.
 
@@ -58,6 +59,7 @@ def _mood(argument: str) -> Reading:
     return lambda text: math.atanh(max(-MOST_MOOD, min(MOST_MOOD, scores(text)["compound"])))
 
 
+@text_kind("plain")
 def _plain(argument: str) -> Reading:
     """Short words in short sentences: minus the school grade of the ARI, from -20 to 0.
 
@@ -77,6 +79,16 @@ def _plain(argument: str) -> Reading:
     return read
 
 
+@text_kind("contains", argument="WORD", noun="a word", example="rain")
+def _contains(argument: str) -> Reading:
+    """1 if the text has the word or words, whole and in any case, else 0."""
+    if not argument:
+        raise InvalidSetting("contains needs a word, got none; write contains:WORD")
+    pattern = re.compile(rf"(?<!\w){re.escape(argument)}(?!\w)", re.IGNORECASE)
+    return lambda text: float(pattern.search(text) is not None)
+
+
+@text_kind("length", argument="N", noun="a length", example="30")
 def _length(argument: str) -> Reading:
     """As near to a number of words as it can: minus the words that are missing or too many."""
     wanted = int(argument) if re.fullmatch(r"[0-9]{1,5}", argument) else -1
@@ -88,27 +100,11 @@ def _length(argument: str) -> Reading:
     return lambda text: -float(abs(len(WORD.findall(text)) - wanted))
 
 
-def _contains(argument: str) -> Reading:
-    """1 if the text has the word or words, whole and in any case, else 0."""
-    if not argument:
-        raise InvalidSetting("contains needs a word, got none; write contains:WORD")
-    pattern = re.compile(rf"(?<!\w){re.escape(argument)}(?!\w)", re.IGNORECASE)
-    return lambda text: float(pattern.search(text) is not None)
-
-
+@text_kind(NO_REWARD)
 def _none(argument: str) -> Reading:
     """No reward: 0 for everything, so that the model's own probability is all there is."""
     _takes_nothing("none", argument)
     return lambda _text: 0.0
-
-
-_KINDS: dict[str, Callable[[str], Reading]] = {
-    "mood": _mood,
-    "plain": _plain,
-    "length": _length,
-    "contains": _contains,
-    NO_REWARD: _none,
-}
 
 
 def _takes_nothing(kind: str, argument: str) -> None:

@@ -159,7 +159,7 @@ def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
     for each, what in parts.items():
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
         one = known[0] if known else Entry(each, kind, each, each)
-        if not (one.parameters or one.reads_text or what == "function"):
+        if not (one.parameters or one.reads_text or what == "code"):
             one = replace(one, parameters=_stored(one.location) or size)
             if not one.parameters:
                 raise InvalidSetting(f"the size of {each} is unknown until it is loaded; give it "
