@@ -5,7 +5,7 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -30,7 +30,7 @@ def settings(limits: Limits) -> list[inspect.Parameter]:
             default="" if (default := getattr(usual, each.name)) is None else default,
             annotation=Run.kinds()[each.name],
         )
-        for each in fields(Run)
+        for each in Run.settings().values()
         if each.metadata["page"]
     ]
 
@@ -101,7 +101,7 @@ def of_run(
             async for text in texts:
                 yield text
 
-    helps = {each.name: each.metadata["help"] for each in fields(Run)}
+    helps = {name: each.metadata["help"] for name, each in Run.settings().items()}
     arguments = "\n".join(f"    {each.name}: {helps[each.name]}." for each in parameters)
     summary, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
     call.__name__ = call.__qualname__ = endpoint.__name__

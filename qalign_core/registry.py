@@ -275,7 +275,7 @@ def load_language_model(
         ModelLoadError: the model cannot be loaded.
         InvalidSetting: a sampling parameter is invalid.
     """
-    settings = {name: changes.pop(name) for name in Sampling.__slots__ if name in changes}
+    settings = {name: changes.pop(name) for name in Sampling.settings() if name in changes}
     _check_options("lm", id, changes)
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))

@@ -13,8 +13,8 @@ options from the fields, so a new setting is one new field:
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from numbers import Integral
 from types import MappingProxyType
@@ -62,26 +62,6 @@ def check_count(name: str, value: int, minimum: int) -> int:
         raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {short_repr(value)}")
     return value
 
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Sampling parameters of the base LM; they define its distribution.
-
-    Attributes:
-        temperature: > 0; 1.0 is the LM itself.
-        top_p: in (0, 1]; 1.0 is off.
-        top_k: >= 0; 0 is off.
-        max_new_tokens: the limit `L` on the length of a response, EOS included.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_new_tokens: int = 256
-
-
-DEFAULT_SAMPLING = Sampling()
-"""Default sampling parameters; these four defaults are defined nowhere else."""
 
 COMMAND_DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "run": {"pool": 0},  # it prints no samples
@@ -161,8 +141,90 @@ def setting(
     return field(default=default, metadata={**metadata, "choices": choices, "page": page})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """The settings of a run that define the distribution of the base LM.
+
+    A model lists those that it applies (`applies`) and refuses a run in which another one differs
+    from its default.
+
+    Attributes:
+        temperature: > 0; 1.0 is the LM itself.
+        max_new_tokens: the limit `L` on the length of a response, EOS included.
+        top_p: in (0, 1]; 1.0 is off.
+        top_k: >= 0; 0 is off.
+    """
+
+    temperature: float = setting(
+        1.0,
+        "Temperature",
+        "temperature of the language model; 1 leaves it unchanged",
+        min=0.05,
+        max=5.0,
+    )
+    max_new_tokens: int = setting(
+        256,
+        "Length limit",
+        "maximum tokens in a response, including the end token",
+        min=1,
+        max=10**6,
+        cap="tokens",
+    )
+    top_p: float = setting(
+        1.0,
+        "Top-p",
+        "draw from the most likely tokens with this total probability; 1 is off",
+        min=1e-6,
+        max=1.0,
+    )
+    top_k: int = setting(
+        0,
+        "Top-k",
+        "draw from this many of the most likely tokens; 0 is off",
+        min=0,
+        max=10**6,
+    )
+
+    @classmethod
+    @cache
+    def settings(cls) -> "Mapping[str, Field[Any]]":
+        """Return the declarations of the settings by name, in the order of forms and files."""
+        return MappingProxyType({each.name: each for each in fields(cls)})
+
+    def refuse_unapplied(self, applied: Collection[str], who: str) -> None:
+        """Refuse settings that somebody does not apply and that differ from their defaults.
+
+        Args:
+            applied: names of the settings that are applied.
+            who: the model or engine, as the subject of the sentence.
+
+        Raises:
+            InvalidSetting: there is one.
+        """
+        if name := self.first_unapplied(applied):
+            raise InvalidSetting(
+                f"{who} does not apply the setting {name}; leave it at "
+                f"{_format(self.settings()[name].default)}, got {_format(getattr(self, name))}"
+            )
+
+    def first_unapplied(self, applied: Collection[str]) -> str:
+        """Return the first setting that is not applied and not at its default, or ""."""
+        return next(
+            (
+                name
+                for name, declared in self.settings().items()
+                if name not in applied and getattr(self, name) != declared.default
+            ),
+            "",
+        )
+
+
+DEFAULT_SAMPLING = Sampling()
+"""Default sampling parameters; these defaults are defined nowhere else."""
+
+
 @dataclass(frozen=True)
-class Run:
+class Run(Sampling):
     """All settings of a run; the same settings draw the same steps and samples.
 
     `burn_in` changes only displays and decisions. `matched` sets where chains and pool end: with
@@ -214,35 +276,6 @@ class Run:
     seed: int = setting(
         7, "Seed", "the same seed and settings give everybody the same run", min=0, max=2**31 - 1
     )
-    temperature: float = setting(
-        DEFAULT_SAMPLING.temperature,
-        "Temperature",
-        "temperature of the language model; 1 leaves it unchanged",
-        min=0.05,
-        max=5.0,
-    )
-    max_new_tokens: int = setting(
-        DEFAULT_SAMPLING.max_new_tokens,
-        "Length limit",
-        "maximum tokens in a response, including the end token",
-        min=1,
-        max=10**6,
-        cap="tokens",
-    )
-    top_p: float = setting(
-        DEFAULT_SAMPLING.top_p,
-        "Top-p",
-        "draw from the most likely tokens with this total probability; 1 is off",
-        min=1e-6,
-        max=1.0,
-    )
-    top_k: int = setting(
-        DEFAULT_SAMPLING.top_k,
-        "Top-k",
-        "draw from this many of the most likely tokens; 0 is off",
-        min=0,
-        max=10**6,
-    )
     burn_in: int = setting(
         0,
         "Burn-in",
@@ -275,7 +308,7 @@ class Run:
     @property
     def sampling(self) -> Sampling:
         """The sampling parameters of the base model."""
-        return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
+        return Sampling(**{name: getattr(self, name) for name in Sampling.settings()})
 
     @property
     def has_reward(self) -> bool:
@@ -284,10 +317,20 @@ class Run:
 
     @classmethod
     @cache
+    def settings(cls) -> "Mapping[str, Field[Any]]":
+        """Return the declarations of the settings by name; those of `Sampling` follow the seed."""
+        declared = {each.name: each for each in fields(cls) if "help" in each.metadata}
+        of_model = Sampling.settings()
+        names = [name for name in declared if name not in of_model]
+        after = names.index("seed") + 1
+        names[after:after] = of_model
+        return MappingProxyType({name: declared[name] for name in names})
+
+    @classmethod
+    @cache
     def kinds(cls) -> Mapping[str, type]:
         """Return the type of each setting by name: int, float or str (also for optional texts)."""
-        hints = get_type_hints(cls)
-        names = [each.name for each in fields(cls) if "help" in each.metadata]
+        hints, names = get_type_hints(cls), cls.settings()
         return MappingProxyType(
             {name: hints[name] if hints[name] in (int, float) else str for name in names}
         )
@@ -325,9 +368,8 @@ class Run:
         if not self.prompt.strip():
             raise InvalidPrompt("the problem is empty; write one, or press New problem")
         messages_of(self.prompt)
-        for each in fields(self):
-            if "help" in each.metadata:
-                _check(each.name, getattr(self, each.name), each.metadata, limits)
+        for name, declared in self.settings().items():
+            _check(name, getattr(self, name), declared.metadata, limits)
         for name in ("lm", "rm"):
             if not getattr(self, name).strip():
                 raise InvalidSetting(f"{name} is empty; name a model, such as embedded")
@@ -345,9 +387,9 @@ class Run:
     def within(self, limits: Limits) -> Self:
         """Return the same run with every number reduced to the limit of a server."""
         cut = {
-            each.name: min(getattr(self, each.name), getattr(limits, each.metadata["cap"]))
-            for each in fields(self)
-            if each.metadata.get("cap") and isinstance(getattr(self, each.name), int)
+            name: min(getattr(self, name), getattr(limits, declared.metadata["cap"]))
+            for name, declared in self.settings().items()
+            if declared.metadata["cap"] and isinstance(getattr(self, name), int)
         }
         return self.with_changes(**cut)
 

@@ -109,9 +109,9 @@ def test_the_command_of_a_run_asks_for_that_run(run):
     assert words[0] == "qalign"
     options = read(words[1:])
     parsed = run_of(options).with_changes(matched=run.matched)
-    options_set = {name for name in Sampling.__slots__ if getattr(options, name) is not None}
+    options_set = {name for name in Sampling.settings() if getattr(options, name) is not None}
     for name in Run.kinds():
-        if name not in Sampling.__slots__ or name in options_set:
+        if name not in Sampling.settings() or name in options_set:
             assert getattr(parsed, name) == getattr(run, name), name
     # the sampling that goes without saying is the model's own: 128 tokens for one of the hub
     assert ("max_new_tokens" in options_set) == (run.lm != "embedded")

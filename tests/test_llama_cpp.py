@@ -64,7 +64,9 @@ async def test_ids_go_both_ways_and_the_eos_counts(server):
 
 
 async def test_every_sampler_is_named_so_that_no_option_of_the_server_leaks_in(server):
-    lm = connect(server).with_sampling(Sampling(0.7, 0.8, 9, 14))
+    lm = connect(server).with_sampling(
+        Sampling(temperature=0.7, top_p=0.8, top_k=9, max_new_tokens=14)
+    )
     await lm.extend(lm.encode(PROMPT), (), seed=2**64 - 1)
     body = server.bodies[-1]
     assert body["samplers"] == ["temperature", "top_k", "top_p"]

@@ -110,7 +110,9 @@ def test_the_size_of_a_served_model_is_counted_in_its_folder_or_that_of_the_regi
 
 
 async def test_every_setting_is_sent_so_that_no_default_of_the_server_leaks_in(server):
-    lm = connect(server).with_sampling(Sampling(0.7, 0.8, 9, 14))
+    lm = connect(server).with_sampling(
+        Sampling(temperature=0.7, top_p=0.8, top_k=9, max_new_tokens=14)
+    )
     await lm.extend(lm.encode(PROMPT), (), seed=2**64 - 1)
     body = server.bodies[-1]
     assert (body["temperature"], body["top_p"], body["top_k"]) == (0.7, 0.8, 9)
@@ -123,9 +125,9 @@ async def test_every_setting_is_sent_so_that_no_default_of_the_server_leaks_in(s
 
 async def test_log_probabilities_are_asked_for_where_they_are_of_what_is_sampled(server):
     for reported, settings, known in (
-        ("as sampled", Sampling(0.7, 0.8, 9, 14), True),
+        ("as sampled", Sampling(temperature=0.7, top_p=0.8, top_k=9, max_new_tokens=14), True),
         ("model", Sampling(max_new_tokens=14), True),  # then the model is what is sampled
-        ("model", Sampling(0.7, max_new_tokens=14), False),
+        ("model", Sampling(temperature=0.7, max_new_tokens=14), False),
         ("model", Sampling(top_k=9, max_new_tokens=14), False),
         ("", Sampling(max_new_tokens=14), False),
     ):
@@ -168,7 +170,7 @@ async def test_a_served_chain_rewrites_blocks_where_given_ids_are_weighed_as_sam
         assert [token in delimiters for token in written] == [False] * (len(written) - 1) + [True]
         assert new.log_prob == pytest.approx(sum(-1 - id / 100 for id in new.tokens))
         assert step.log_correction == pytest.approx(0.0)
-    colder = lm.with_sampling(Sampling(0.7, max_new_tokens=14))
+    colder = lm.with_sampling(Sampling(temperature=0.7, max_new_tokens=14))
     with pytest.raises(ModelContractError, match="at temperature 1 without top-p") as raised:
         [step async for step in run_chain(colder, rm, PROMPT, **how)]
     sentence(raised)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import gradio as gr
@@ -74,8 +73,8 @@ class RunForm:
     @property
     def rest(self) -> list[str]:
         """The settings that pages show and that have no widget yet."""
-        names = (each.name for each in fields(Run) if each.metadata["page"])
-        return [name for name in names if name not in self.widgets]
+        settings = Run.settings().items()
+        return [n for n, each in settings if each.metadata["page"] and n not in self.widgets]
 
     def read(self, values: Sequence[Any]) -> Run:
         """Build the run that the widgets describe.
@@ -101,11 +100,11 @@ class RunForm:
 
     def _common_options(self, name: str) -> dict[str, Any]:
         """Return the options that every widget of a setting has."""
-        label = Run.__dataclass_fields__[name].metadata["label"]
+        label = Run.settings()[name].metadata["label"]
         return {"label": label, "elem_id": f"{self._page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
-        metadata, options = Run.__dataclass_fields__[name].metadata, self._common_options(name)
+        metadata, options = Run.settings()[name].metadata, self._common_options(name)
         value, kind = getattr(self._start, name), Run.kinds()[name]
         if name == "lm":
             return model_list(self._runs.offer, "lm", value, **options)

@@ -1,7 +1,6 @@
 """A run as the query of a link, and back from one: anybody's word, each value checked by itself."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from components.session.offer import Offer
@@ -45,9 +44,8 @@ def from_query(
     """
     values: dict[str, Any] = dict(Run().within(limits).numbers)
     notices = []
-    for each in fields(Run):
-        name = each.name
-        if name not in query or not each.metadata["page"]:
+    for name, declared in Run.settings().items():
+        if name not in query or not declared.metadata["page"]:
             continue
         text = query[name]
         try:

@@ -166,12 +166,15 @@ class TemplatedLanguageModel(ABC):
         id: the name for traces.
         eos: every id that ends a response.
         sampling: temperature, top-p, top-k and limit.
+        applies: names of the fields of `Sampling` that it applies; others are refused.
         context_length: prompt and response together (tokens).
 
     Raises:
         ModelLoadError: nothing ends a response.
-        InvalidSetting: the settings are out of range.
+        InvalidSetting: the settings are out of range, or not applied.
     """
+
+    applies: frozenset[str] = frozenset()
 
     def __init__(
         self, text: Text, eos: Sequence[int], *, id: str, context: int, sampling: Sampling | None
@@ -288,8 +291,8 @@ class TemplatedLanguageModel(ABC):
                 f"than the context of {context}; shorten the prompt or lower max_new_tokens"
             )
 
-    @staticmethod
-    def _checked(sampling: Sampling) -> Sampling:
+    def _checked(self, sampling: Sampling) -> Sampling:
+        sampling.refuse_unapplied(self.applies, f"the model {self.id}")
         return check_sampling(sampling)
 
 

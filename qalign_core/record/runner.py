@@ -34,6 +34,14 @@ from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
 TOLERANCE = 0.02
 """Largest relative difference in compute between chains and pool at equal FLOPs."""
 
+APPLIES = frozenset(
+    (
+        *("prompt", "reference", "extractor", "lm", "rm", "beta", "sharpness", "move", "steps"),
+        *("chains", "seed", "burn_in", "pool", "matched"),
+    )
+)
+"""The settings that drawing a run applies, in addition to those that its language model applies."""
+
 _AHEAD = 8  # samples of a pool drawn concurrently
 _AHEAD_IN_BACKGROUND = 4  # while chains have priority: samples must not fill every row
 
@@ -41,12 +49,30 @@ Draw = Step | ScoredResponse
 """A step of a chain, or an independent sample."""
 
 
+def check_applied(lm: LanguageModel, run: Run) -> None:
+    """Refuse a run with a setting that neither its language model nor this module applies.
+
+    A model without `applies` is responsible for temperature, top-p, top-k and the length limit.
+
+    Raises:
+        InvalidSetting: there is one, and it is not at its default.
+    """
+    usual = frozenset({"temperature", "max_new_tokens", "top_p", "top_k"})
+    run.sampling.refuse_unapplied(getattr(lm, "applies", usual), f"the model {lm.id}")
+    run.refuse_unapplied({*APPLIES, *Sampling.settings()}, "the chain")
+
+
 def header_fields(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
-    """Return the fields of a `Header`: the run, and what its models report of themselves."""
+    """Return the fields of a `Header`: the run, and what its models report of themselves.
+
+    Raises:
+        InvalidSetting: a setting is not applied.
+    """
+    check_applied(lm, run)
     sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
     settings = {name: getattr(run, name) for name in run.kinds()}
     own = [own_move(part.name) for part in parse_moves(run.move) if part.is_own]
-    settings |= {name: getattr(sampling, name) for name in Sampling.__slots__}
+    settings |= {name: getattr(sampling, name) for name in Sampling.settings()}
     return {
         **settings,
         "lm": lm.id,
@@ -139,6 +165,7 @@ def draw(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward, EngineError.
     """
+    check_applied(lm, run)
     streams: dict[str, Callable[..., AsyncIterator[Draw]]] = {
         "none": _side_by_side,
         "pool": _pool_matched,

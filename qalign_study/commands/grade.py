@@ -47,7 +47,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="folder of a run, a trace, or a problem set: its field response (a text or a list), "
         "or else its solution, or else the right answer itself is graded",
     )
-    extractor = Run.__dataclass_fields__["extractor"].metadata
+    extractor = Run.settings()["extractor"].metadata
     parser.add_argument("--extractor", metavar="STR", help=extractor["help"])
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")

@@ -127,7 +127,7 @@ def run_options(
     for name, kind in Run.kinds().items():
         if name in leave_out:
             continue
-        setting = Run.__dataclass_fields__[name]
+        setting = Run.settings()[name]
         default = defaults.get(name, setting.default)
         default_note = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
         names = [name, *(old for old, new in OLD_NAMES.items() if new == name)]
@@ -157,7 +157,7 @@ def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Mod
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     PROGRESS.set(lambda what: print(what, file=sys.stderr))
     settings, run = read_settings(options), settings_of(options)
-    sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in settings}
+    sampling = {name: getattr(run, name) for name in Sampling.settings() if name in settings}
     if any(part.is_own for part in parse_moves(run.move)):
         from qalign_study.exact.certify import certify
 

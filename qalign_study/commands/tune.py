@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["1"],
         metavar="FLOAT",
-        help=f"{Run.__dataclass_fields__['sharpness'].metadata['help']} (default: 1)",
+        help=f"{Run.settings()['sharpness'].metadata['help']} (default: 1)",
     )
     parser.add_argument(
         "--target",

@@ -7,7 +7,6 @@ from pathlib import Path
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
-from qalign_core.move_spec import SUFFIX
 from qalign_core.record.trace import to_dict
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
@@ -20,7 +19,13 @@ REWARDS = {"embedded": "rm", "embedded-weak": "rm-weak"}
 """Folders below `assets/models` by the reward models that a browser has."""
 _ITS_OWN = ("created", "notes", "prompt_tokens", "prompt_scored")  # the engine fills these in
 _READ = (None, "number", "amounts")
-_OFF = {"sharpness": 1.0, "move": SUFFIX, "top_p": 1.0, "top_k": 0, "matched": "none"}
+APPLIES = frozenset(
+    (
+        *("prompt", "reference", "extractor", "lm", "rm", "beta", "steps", "chains", "seed"),
+        *("temperature", "max_new_tokens", "burn_in", "pool"),
+    )
+)
+"""The settings that the browser's engine applies."""
 
 
 def unsupported_reason(run: Run) -> str:
@@ -31,8 +36,8 @@ def unsupported_reason(run: Run) -> str:
         return f"a browser does not read answers of the kind {run.extractor!r}"
     if is_conversation(run.prompt):
         return "a browser reads one message only"
-    other = [name for name, value in _OFF.items() if getattr(run, name) != value]
-    return f"a browser does not know the setting {other[0]}" if other else ""
+    other = run.first_unapplied(APPLIES)
+    return f"a browser does not know the setting {other}" if other else ""
 
 
 def files(rm: str) -> dict[str, Path]:

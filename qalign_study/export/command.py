@@ -33,7 +33,7 @@ def _options_of(run: Run) -> tuple[str, dict[str, str]]:
     entry = entries().get(("lm", run.lm))
     usual = (entry.sampling if entry is not None else None) or DEFAULT_SAMPLING
     options = run.changes()
-    for name in Sampling.__slots__:
+    for name in Sampling.settings():
         options.pop(name, None)
         if getattr(run, name) != getattr(usual, name):
             options[name] = str(getattr(run, name))

@@ -357,6 +357,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
     """
 
     kind, rows, window = "CausalLM", 16, 1024
+    applies = frozenset({"temperature", "max_new_tokens", "top_p", "top_k"})
 
     def __init__(
         self,

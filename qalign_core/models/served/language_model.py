@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
-from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling, rounded
+from qalign_core.models.chat import Completion, TemplatedLanguageModel, rounded
 from qalign_core.models.served.client import MOST, PROBE, ModelEndpoint, Served, TransientError
 from qalign_core.run import Sampling
 from qalign_core.types import TokenScore
@@ -76,6 +76,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     """
 
     kind = "lm"
+    applies = frozenset({"temperature", "max_new_tokens", "top_p", "top_k"})
     notes: tuple[str, ...] = ()
     _path = "/v1/completions"
     _no_weights = ""  # why given ids cannot be scored
@@ -115,14 +116,13 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         """The class for that kind of server: llama.cpp takes ids, whatever else was asked for."""
         return LlamaCppLanguageModel if owner == "llamacpp" else cls  # type: ignore[return-value]
 
-    @staticmethod
-    def _checked(sampling: Sampling) -> Sampling:
+    def _checked(self, sampling: Sampling) -> Sampling:
         if sampling.temperature < _COLDEST:
             raise InvalidSetting(
                 f"temperature must be >= {_COLDEST:g} on a server, which would silently raise a "
                 f"lower one, got {sampling.temperature}"
             )
-        return check_sampling(sampling)
+        return super()._checked(sampling)
 
     async def _draw(
         self, ids: list[int], most: int, seed: int, until: frozenset[int]
