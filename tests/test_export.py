@@ -7,14 +7,18 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from browser import ROOT
 from traces import HOSTILE, hostile_trace, toy_trace
 
+from components.site import write_site
+from components.watch.gallery import gallery
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.trace import parse_trace, write_whole
 from qalign_core.run import Run, Sampling
@@ -62,6 +66,15 @@ def breaking_trace() -> str:
     for line in lines[1:-1]:
         line["pieces"][0] = BREAKING
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def large_trace() -> str:
+    """A trace with texts of a megabyte each, with and without places to break a line."""
+    lines = [json.loads(line) for line in hostile_trace().splitlines()]
+    lines[0]["prompt"] = f"{HOSTILE[0]} " * 25_000
+    for line in lines[1:-1]:
+        line["pieces"][0] = "x" * 2**20
+    return "".join(json.dumps(line).replace("<", "\\u003c") + "\n" for line in lines)
 
 
 @pytest.mark.parametrize("make", [toy_trace, hostile_trace, breaking_trace])
@@ -203,11 +216,50 @@ async def test_a_page_plays_from_a_disk_with_no_network(visit, tmp_path):
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("make", [hostile_trace, breaking_trace])
+@pytest.mark.parametrize("make", [hostile_trace, breaking_trace, large_trace])
 async def test_hostile_texts_do_nothing_in_a_page(visit, tmp_path, make):
     path = tmp_path / "page.html"
     path.write_text(page(make(), title=HOSTILE[0], caption=HOSTILE[3]), encoding="utf-8")
     opened_page = await visit(path.as_uri())
+    await opened_page.evaluate(f"{API}.seek(2)")
+    assert await opened_page.evaluate("window.hit") is None
+    assert await opened_page.locator("img").count() == 0
+    assert opened_page.hosts == {""}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("make", [hostile_trace, breaking_trace, large_trace])
+async def test_hostile_texts_do_nothing_in_a_cell_of_a_notebook(visit, tmp_path, make):
+    path = tmp_path / "notebook.html"
+    cell = show(parse_trace(make())).markup
+    path.write_text(f'<!doctype html><title>Cell</title><i class="qp"></i>{cell}', "utf-8")
+    opened_page = await visit(path.as_uri())
+    inside = opened_page.frames[1]
+    await inside.locator(".qp[data-t]").wait_for()
+    await inside.evaluate(f"{API}.seek(2)")
+    for frame in (opened_page, inside):
+        assert await frame.evaluate("window.hit") is None
+        assert await frame.locator("img").count() == 0
+    assert opened_page.hosts == {""}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("make", [hostile_trace, breaking_trace, large_trace])
+async def test_a_hostile_run_of_the_gallery_does_nothing_in_the_site(
+    visit, tmp_path, monkeypatch, make
+):
+    (tmp_path / "odd.jsonl").write_text(make(), encoding="utf-8")
+    shutil.copy(RECORDED, tmp_path)
+    watch = gallery()["watch"]
+    hostile = replace(watch, name="odd", title=HOSTILE[0], summary=HOSTILE[3])
+    monkeypatch.setattr("components.watch.gallery.FOLDER", tmp_path)
+    for module in ("components.site", "components.watch.gallery"):
+        monkeypatch.setattr(f"{module}.gallery", lambda: {"watch": watch, "odd": hostile})
+    paths = {path.stem: path for path in write_site(tmp_path / "site")}
+    index = Scripts(paths["index"].read_text("utf-8"))
+    assert index.scripts == []
+    assert "img" not in index.opened
+    opened_page = await visit(paths["odd"].as_uri())
     await opened_page.evaluate(f"{API}.seek(2)")
     assert await opened_page.evaluate("window.hit") is None
     assert await opened_page.locator("img").count() == 0
