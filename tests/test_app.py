@@ -17,6 +17,7 @@ import gradio as gr
 import httpx
 import pytest
 from browser import PATIENCE, serve
+from gradio.state_holder import SessionState
 from gradio_client import Client
 from gradio_client.exceptions import AppError, ValidationError
 from starlette.applications import Starlette
@@ -366,6 +367,21 @@ def test_both_pages_with_costs_say_what_is_counted():
         sum(COMPUTE_NOTE in text for text in texts) == 1
     )  # Compare's, which is there from the start
     assert COMPUTE_NOTE in "".join(show(ASSETS / "results" / "writing.zip"))  # Results'
+
+
+def test_opening_a_page_without_a_link_creates_no_widget_again():
+    demo = app.build_app(Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM())))
+    opening = [
+        fn for fn in demo.fns.values() if fn.fn and ("load" in {kind for _, kind in fn.targets})
+    ]
+    assert len(opening) == 3
+    assert [type(output) for fn in opening for output in fn.outputs] == [gr.State] * 3
+    with gr.Blocks() as skipping:  # the control: Gradio creates what an event skips
+        slider = gr.Slider()
+        skipping.load(lambda: gr.skip(), None, slider)
+    state = SessionState(skipping)
+    asyncio.run(skipping.process_api(0, [], state=state))
+    assert state[slider._id] is not slider
 
 
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):

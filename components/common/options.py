@@ -1,5 +1,6 @@
 """Common options of the pages' events and texts in Gradio."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -27,6 +28,29 @@ def queued(demo: gr.Blocks, **options: Any) -> gr.Blocks:
     demo.queue(default_concurrency_limit=None, **options)
     patch_queue(demo)
     return demo
+
+
+def on_link(
+    demo: gr.Blocks,
+    page: str,
+    read: Callable[[dict[str, str]], Any],
+    outputs: list[Any],
+    **options: Any,
+) -> None:
+    """Fill `outputs` with what `read` returns for the query of a link, and end the page's hold.
+
+    Gradio creates each output of an event again, even if the event skips it. The event of a visitor
+    without a link therefore has one output, a state that stays the same.
+    """
+    query = gr.State({})
+
+    def read_address(request: gr.Request) -> dict[str, str]:
+        return {key: str(value) for key, value in request.query_params.items()}
+
+    loading = demo.load(read_address, None, query, **options)
+    filling = query.change(read, query, outputs, **options)
+    for end in (loading.failure, filling.then):
+        end(None, js=f"() => QAlignShell.release('{page}')")
 
 
 def heading(question: str, sentence: str) -> str:

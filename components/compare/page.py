@@ -11,7 +11,7 @@ import gradio as gr
 from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
-from components.common.options import PLAIN, PRIVATE, heading
+from components.common.options import PLAIN, PRIVATE, heading, on_link
 from components.common.prompt_warning import add_prompt_warning
 from components.common.saving import file_saver, save_line
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
@@ -332,8 +332,7 @@ def build_compare_page(
         # a run may have been begun, and be done, by then
         return gr.skip() if selection.feed else updates
 
-    def on_load(request: gr.Request) -> Any:
-        query = request.query_params
+    def follow_link(query: dict[str, str]) -> Any:
         link = linked("compare", query, runs, start)
         if link is None:
             return gr.skip()
@@ -378,6 +377,5 @@ def build_compare_page(
         lambda selection, on: selection.histograms(on), [selection, mixture], histograms, **PRIVATE
     )
     events.save(on_save, selection, saver, **PRIVATE)
-    loading = demo.load(on_load, None, [*widgets, status], **PRIVATE)
-    loading.then(None, js="() => QAlignShell.release('compare')")
+    on_link(demo, "compare", follow_link, [*widgets, status], **PRIVATE)
     looked_at.change(on_look, [selection, mixture], outputs, concurrency_limit=2, **PRIVATE)

@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from components.common.folding import fold
-from components.common.options import PRIVATE
+from components.common.options import PRIVATE, on_link
 from components.lab import balance, best_of_n, beta, break_it, chain, which_move, worth, wrong
 from components.lab.link import from_query, to_query
 from components.lab.section import Section
@@ -204,8 +204,8 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
         held = page.unmoved(linked) | {"lab-opened": UNNAMED} | linked
         return {c: held[str(c.elem_id)] for c in page.linked} if linked else gr.skip()
 
-    def on_load(request: gr.Request) -> Any:
-        moved = follow({key: str(value) for key, value in request.query_params.items()})
+    def follow_link(query: dict[str, str]) -> Any:
+        moved = follow(query)
         return moved if moved == gr.skip() else {**moved, due: 1}
 
     outputs = [page.message, page.link, *(placed.view for placed in sections.values())]
@@ -225,8 +225,7 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
     columns = [page.shared, *(placed.column for placed in sections.values())]
     opening = then_draw(page.opened.change(open_section, page.opened, columns, **DIRECT))
     opening.then(lambda name: sections[name].section.prepare(), page.opened, None, **LAST)
-    loading = demo.load(on_load, None, [*page.controls, due], **LAST)
-    loading.then(None, js="() => QAlignShell.release('lab')")
+    on_link(demo, "lab", follow_link, [*page.controls, due], **LAST)
     lead = {"fn": lambda query: follow(dict(parse_qsl(str(query)))), "inputs": led}
     leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
     leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)

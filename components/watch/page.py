@@ -14,7 +14,7 @@ from components.common.evaluated import NO_FOLDERS
 from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
-from components.common.options import PRIVATE
+from components.common.options import PRIVATE, on_link
 from components.common.prompt_warning import add_prompt_warning
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.session.drawing import BrowserReply, draw_run, header_for_browser
@@ -190,8 +190,8 @@ def build_watch_page(
     async def on_stop(line: str, request: gr.Request) -> str:
         return await stop_run(runs, str(request.session_hash), line, PLAYS)
 
-    def on_load(request: gr.Request) -> Any:
-        link = linked("watch", request.query_params, runs, start)
+    def follow_link(query: dict[str, str]) -> Any:
+        link = linked("watch", query, runs, start)
         if link is None:
             return gr.skip()
         wanted, sentence = link
@@ -231,6 +231,5 @@ def build_watch_page(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
     form.watch()
-    loading = demo.load(on_load, None, [*widgets, status], **PRIVATE)
-    loading.then(None, js="() => QAlignShell.release('watch')")
+    on_link(demo, "watch", follow_link, [*widgets, status], **PRIVATE)
     return form
