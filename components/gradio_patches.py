@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from components.common.switches import read_switch
@@ -47,6 +48,7 @@ def patch_queue(demo: "gr.Blocks") -> None:
     if read_switch(os.environ, "QALIGN_PATCHES", default=True):
         log_tracebacks()
         shorten_errors()
+        keep_no_configs()
         poll_queue_slowly(demo)
         keep_sessions_with_events(demo)
         contain_reports(demo)
@@ -202,8 +204,39 @@ def keep_sessions_with_events(demo: "gr.Blocks") -> None:
         queue.pending_messages_per_session = _MessagesBySession(queue, lists.max_size)
 
 
+def keep_no_configs() -> None:
+    """Keep no copy of the page's configuration in each session.
+
+    Gradio (6.31) writes out every component of the page at the first event of each session, and
+    stores each value that the session later sends or gets in that copy, such as the text of a run.
+    Only deep links read it, which `RequestGuard` refuses.
+
+    Without this function: the first event of a session takes 18 ms of the loop that serves all
+    visitors, and each of the last 256 sessions keeps half a megabyte and its last run.
+    """
+    from gradio import state_holder
+
+    session_state: Any = getattr(state_holder, "SessionState", None)
+    updates = ("_update_config", "_update_value_in_config")
+    methods = [getattr(session_state, name, None) for name in updates]
+    if None in methods or _keep_nothing in methods:
+        return
+    initialize = session_state.__init__
+
+    def initialize_without_configs(self: Any, blocks: Any) -> None:
+        initialize(self, SimpleNamespace(default_config=blocks.default_config, blocks={}))
+
+    session_state.__init__ = initialize_without_configs
+    for name in updates:
+        setattr(session_state, name, _keep_nothing)
+
+
+def _keep_nothing(*_: Any) -> None:
+    """Store nothing, instead of a value in the configuration of a session."""
+
+
 def forget_session(app: Any, session: str) -> None:
-    """Delete the session of a program's call that has ended: half a megabyte.
+    """Delete the session of a program's call that has ended.
 
     Gradio (6.31) keeps the sessions last used.
 

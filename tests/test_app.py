@@ -384,6 +384,19 @@ def test_opening_a_page_without_a_link_creates_no_widget_again():
     assert state[slider._id] is not slider
 
 
+def test_a_session_keeps_no_copy_of_the_page_and_of_the_texts_of_its_runs():
+    demo = app.build_app(Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM())))
+    state = SessionState(demo)
+    assert state.config_values == {}
+    (number,) = (n for n, fn in demo.fns.items() if fn.api_name == "run_chain")
+    inputs = [PROMPT, *(each.default for each in settings(Limits())[1:])]
+    request = gr.Request()
+    request.session_hash = "a"
+    output = asyncio.run(demo.process_api(number, inputs, request=request, state=state))
+    assert output["is_generating"]
+    assert state.config_values == {}
+
+
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):
     assert "mcp_server" not in app.launch_options()
     monkeypatch.setenv("QALIGN_MCP", "1")

@@ -25,6 +25,7 @@ from components.gradio_patches import (
     POLLING,
     contain_reports,
     forget_session,
+    keep_no_configs,
     keep_sessions_with_events,
     log_tracebacks,
     shorten_errors,
@@ -206,6 +207,16 @@ def test_gradios_modules_without_a_payload_of_errors_are_left_as_they_are(monkey
     shorten_errors()
     assert not hasattr(utils, "error_payload")
     assert queueing.error_payload == "another"
+
+
+def test_gradios_sessions_without_a_configuration_are_left_as_they_are(monkeypatch):
+    from gradio import state_holder
+
+    session_state = type("SessionState", (), {"_update_config": 1})
+    for odd in (None, session_state):
+        monkeypatch.setattr(state_holder, "SessionState", odd)
+        keep_no_configs()
+    assert session_state._update_config == 1
 
 
 def test_gradios_module_of_plotly_is_there_and_the_head_brings_none():
