@@ -319,7 +319,7 @@ async def test_what_is_packed_where_nothing_can_be_written_is_said_in_one_senten
 @pytest.mark.parametrize(
     ("lines", "options", "sentence"),
     [
-        ([{"prompt": "write"}], "", "'0' has neither an answer to compare with nor constraints"),
+        ([{"prompt": "write"}], "", "'0' has neither an answer to compare with nor one of"),
         (
             [
                 {"prompt": "How many?", "answer": 1},

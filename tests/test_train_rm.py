@@ -218,7 +218,7 @@ def test_a_set_that_nobody_can_grade_is_refused_in_one_sentence(tmp_path, capsys
     out = tmp_path / "rm"
     task = ["--task", str(tmp_path / "open.jsonl")]
     assert main(["train-rm", *task, "--out", str(out)]) == 2
-    assert "neither an answer to compare with nor constraints" in capsys.readouterr().err
+    assert "neither an answer to compare with nor one of constraints" in capsys.readouterr().err
     assert main(["train-rm", "--learning-rate", "7", "--out", str(out)]) == 2
     assert "--learning-rate must be above 0 and at most 1, got 7.0" in capsys.readouterr().err
     assert not out.exists()
