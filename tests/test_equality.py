@@ -140,6 +140,8 @@ HOSTILE = [
     "\\begin{pmatrix} & \\\\", "(((2^{99})^{99})^{99})^{99}", "((2)^{100}!)^{100}", "|" * 40,
     "x" + "!" * 40, "\\log_{y}(10^{50})", "\\sqrt{(x-10^{50})!}", "(((10^{50})(x))(1234567890))!",
     "e^{((y+n)^{52})!}", "\\frac{((\\ln x)^{25})^{30}}{e^z-2}",
+    "\\frac{1}{\\sqrt{i+\\sqrt{2}}+\\sqrt{3}+\\pi}",
+    "\\frac{\\sqrt{5}+\\sqrt{7}+i}{i+\\sqrt{2}+\\sqrt{3}+\\pi+e}",
 ]  # fmt: skip
 """What would take a computer algebra system for ever, or is broken."""
 
@@ -150,6 +152,15 @@ def test_no_comparison_raises_or_goes_on_for_ever(text):
     for other in ("7", "x+1", "x=2", "\\sqrt[10]{\\log_{\\log_{10^{50}-n}(999999)}(e^{x-a})}"):
         assert not same_answer(text, other)
         assert not same_answer(other, text)
+
+
+def test_a_denominator_with_many_roots_stays_and_has_the_same_value_in_any_order():
+    """Without them, it would have thousands of terms, and the fraction no canonical form."""
+    fraction = "\\frac{1}{i+\\sqrt{2}+\\sqrt{3}+\\pi+e}"
+    assert canonical(fraction).startswith("\\frac{1}{")
+    assert same_answer(fraction, "\\frac{2}{2e+2\\pi+\\sqrt{8}+\\sqrt{12}+2i}")
+    assert not same_answer(fraction, "\\frac{1}{i+\\sqrt{2}+\\sqrt{3}+\\pi-e}")
+    assert canonical("\\frac{1}{\\sqrt{2}+\\sqrt{3}}") == canonical("\\sqrt{3}-\\sqrt{2}")
 
 
 @given(st.text(alphabet="\\frac{}sqrt^_!|()[]<>=+-*/.,: 0123456789xyn", max_size=40))

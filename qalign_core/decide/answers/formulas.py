@@ -388,6 +388,7 @@ def _scalar(value: Any) -> Value:
 
 
 _MAX_DEGREE = 100  # of a fraction that is reduced
+_MAX_IRRATIONALS = 3  # in its denominators; with more, a rational one may have 34,000 terms
 
 
 def _reduce(value: Any) -> Any:
@@ -404,13 +405,25 @@ def _reduce(value: Any) -> Any:
         degree = max((abs(p.exp) for p in powers if p.exp.is_Integer), default=0)
         if count_terms(value) > 30 or degree > _MAX_DEGREE:
             raise UnreadableError("a fraction has too many terms")
-        value = sympy.radsimp(value, symbolic=False)
+        if len(_irrationals(powers)) <= _MAX_IRRATIONALS:
+            value = sympy.radsimp(value, symbolic=False)
         value = sympy.cancel(value) if value.free_symbols else _expand(value)
     if not value.free_symbols and value.atoms(sympy.Pow):
         value = _expand(sympy.sqrtdenest(value))
     if value.has(sympy.nan, sympy.zoo):
         raise UnreadableError("the value is not defined")
     return value
+
+
+def _irrationals(powers: set[Any]) -> set[Any]:
+    """The roots, constants and i in the denominators among some powers."""
+    import sympy
+
+    irrationals = set[Any]()
+    for base in (p.base for p in powers if p.exp.is_negative and p.base.is_Add):
+        irrationals |= base.atoms(sympy.NumberSymbol, type(sympy.I))
+        irrationals |= {p for p in base.atoms(sympy.Pow) if not p.exp.is_Integer}
+    return irrationals
 
 
 def _expand(value: Any) -> Any:
