@@ -47,7 +47,7 @@ HOOKS = {
 }
 """Private names of others, by file; those that `getattr` asks for are strings and fail nowhere."""
 OWN_NAMES = re.compile(
-    r"(self|cls|of|net|lm|rm|draft|proposals|Trace)\._\w+|\w+\._(replace|asdict|fields)"
+    r"(self|super\(\)|cls|of|net|lm|rm|draft|proposals|Trace)\._\w+|\w+\._(replace|asdict|fields)"
 )
 """Our own private names, and those that named tuples make public."""
 
