@@ -14,6 +14,7 @@ from toys import ToyLM, ToyRM
 from qalign_core.decide.answers.graders import (
     BUILT_IN,
     LOADED,
+    canonical_references,
     extractor_of_trace,
     format_references,
     get_grader,
@@ -32,6 +33,7 @@ from qalign_core.registry import load_grader
 from qalign_core.run import Limits, Run
 from qalign_core.types import TraceHeader
 from qalign_study.commands import main
+from qalign_study.export.browser import engine_header
 from qalign_study.export.player import show
 from qalign_study.measure.comparisons import Comparison
 from qalign_study.measure.results import load_results
@@ -377,3 +379,17 @@ def test_a_trace_keeps_the_verdict_of_its_grader_where_comparing_texts_would_not
 
 def read_answer(header, text):
     return answer_reader(header, get_grader(header.extractor).extract)(text)
+
+
+@pytest.mark.parametrize(
+    ("reference", "sent"),
+    [("1,000", "1000"), ("$18.00", "18"), ("5 eggs, 9 nuts", "5 eggs, 9 nuts"), ("abc!", "abc")],
+)
+def test_the_browser_gets_the_right_answer_in_the_form_of_the_answers_that_it_reads(
+    reference, sent
+):
+    assert canonical_references(reference) == sent
+    header = TraceHeader(prompt="p", reference=reference)
+    assert json.loads(engine_header(header))["reference"] == sent
+    assert json.loads(engine_header(replace(header, reference=None)))["reference"] is None
+    assert canonical_references('["1,000", "1000.0", "7"]') == '["1000", "7"]'

@@ -91,6 +91,12 @@ def clock() -> Clock:
     return Clock()
 
 
+def test_a_typed_right_answer_has_the_form_of_the_votes() -> None:
+    for typed, answer in (("1,000", "1000"), ("$18.00", "18"), ("Paris!", "paris")):
+        assert build_class_run({**SETTINGS, "reference": typed}, Caps()).reference == answer
+    assert build_class_run({**SETTINGS, "reference": None}, Caps()).reference is None
+
+
 def a_room(clock: Clock, caps: Caps | None = None, lesson: RoomLesson | None = LESSON) -> Room:
     caps = caps or Caps()
     return Rooms(caps, clock).open(build_class_run(SETTINGS, caps), lesson)

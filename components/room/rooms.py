@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakSet
 
 from components.session.user_text import log_target
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import canonical_references, get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Limits, Run
@@ -704,6 +704,9 @@ def build_class_run(
                 **settings,
             }
         )
-        return run.check(Limits(prompt=caps.text, chains=10**4))
+        run = run.check(Limits(prompt=caps.text, chains=10**4))
+        if run.reference is None:
+            return run
+        return run.with_changes(reference=canonical_references(run.reference))
     except QAlignError as error:
         raise HTTPRefusal(422, str(error)) from error

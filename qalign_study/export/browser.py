@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from qalign_core.assets import ASSETS
+from qalign_core.decide.answers.graders import canonical_references
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
 from qalign_core.record.trace import to_dict
@@ -53,8 +54,14 @@ def files(rm: str) -> dict[str, Path]:
 
 
 def engine_header(header: TraceHeader) -> str:
-    """A run, and the facts of its models, as the engine takes them: JSON."""
-    return json.dumps({k: value for k, value in to_dict(header).items() if k not in _ITS_OWN})
+    """A run, and the facts of its models, as the engine takes them: JSON.
+
+    The browser compares texts, so the right answer has the form of the answers that it reads.
+    """
+    values = {k: value for k, value in to_dict(header).items() if k not in _ITS_OWN}
+    if header.reference is not None:
+        values["reference"] = canonical_references(header.reference)
+    return json.dumps(values)
 
 
 POLICY = "script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qalign_core.decide.answers.equality import same_answer
+from qalign_core.decide.answers.equality import canonical, same_answer
 from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable, without_thinking
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
@@ -77,6 +77,12 @@ def references(reference: str) -> tuple[str, ...]:
 def join_references(answers: list[str]) -> str:
     """Format right answers as one reference, which `references` parses."""
     return answers[0] if len(answers) == 1 else json.dumps(answers, ensure_ascii=False)
+
+
+def canonical_references(reference: str) -> str:
+    """Bring right answers to the form in which extractors return answers: "1,000" to "1000"."""
+    forms = (canonical(each) or each for each in references(reference))
+    return join_references([*dict.fromkeys(forms)])
 
 
 def format_references(reference: str) -> str:
