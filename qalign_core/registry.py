@@ -36,13 +36,17 @@ from qalign_core.protocols import RewardModel
 from qalign_core.rewards.functions import CompositeReward, LeastReward, import_object, load_name
 from qalign_core.rewards.names import reward_named
 from qalign_core.run import DEFAULT_SAMPLING, Sampling
-from qalign_core.validation import first_line, read_field, read_file
+from qalign_core.validation import first_line, read_field, read_file, short_repr
 
 SECONDS_PER_MILLION = {"float32": 0.4, "int8": 0.2}
 """Time of 32 steps of at most 64 tokens per million parameters, measured with SmolLM2-135M."""
 
 MAX_BYTES = 2**20
 """Largest size of a registry file."""
+MAX_LENGTH = 1000
+"""Largest number of characters of a text in a registry file; errors repeat some of them."""
+MAX_PARTS = 100
+"""Largest number of rewards that one of a user's registry is made of."""
 
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id with a branch, tag or commit."""
@@ -179,7 +183,9 @@ def _entry(kind: str, values: dict[str, Any]) -> Entry:
     entry = Entry(kind=kind, **{"title": values.get("id"), **values})
     for name, annotation in get_type_hints(Entry).items():
         if name != "sampling":
-            read_field({name: getattr(entry, name)}, name, annotation)
+            value = read_field({name: getattr(entry, name)}, name, annotation)
+            if isinstance(value, str) and len(value) > MAX_LENGTH:
+                raise ValueError(f"{name} has {len(value):,} characters; {MAX_LENGTH:,} at most")
     return entry
 
 
@@ -198,14 +204,18 @@ def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
 
 
 def _check_sums(by_id: dict[tuple[str, str], Entry]) -> None:
-    """Raise ValueError if a reward is, directly or indirectly, a part of itself."""
+    """Raise ValueError if a reward is a part of itself, even indirectly, or has too many parts."""
     sums = {
         entry.id: [part.text for part in named.members]
         for (kind, _), entry in by_id.items()
         if kind == "rm" and (named := reward_named(entry.source)).members
     }
+    n_parts: dict[str, int] = {}
     try:
-        TopologicalSorter(sums).prepare()
+        for id in TopologicalSorter(sums).static_order():
+            n_parts[id] = sum(n_parts[part] for part in sums.get(id, ())) or 1
+            if n_parts[id] > MAX_PARTS:
+                raise ValueError(f"{short_repr(id)} has more than {MAX_PARTS} parts")
     except CycleError as error:
         raise ValueError(f"{' is part of '.join(error.args[1])}; name other rewards") from error
 

@@ -35,6 +35,12 @@ source = "0.5*short + 0.5*embedded"
 id = "graded"
 source = "judge:mine"
 """
+DOUBLED = "".join(
+    f'[[rm]]\nid = "{name}{k}"\nsource = "0.5*a{k + 1} + 0.5*b{k + 1}"\n'
+    for k in range(30)
+    for name in "ab"
+)
+"""Rewards of two parts each, of which the first has a billion."""
 RULES = "def short(prompt, response):\n    return -len(response) / 10\n"
 
 
@@ -143,6 +149,9 @@ def test_the_command_line_knows_them_too(own, capsys):
         ("a = " + "[" * 9999, "recursion"),
         (OWN.replace("0.5*short", "0.5*both"), "both is part of both; name other rewards"),
         (OWN.replace("rules.py:short", "2*both"), "short is part of both is part of short;"),
+        (OWN.replace("rules.py:short", "a/" * 501), "source has 1,002 characters; 1,000 at most"),
+        (OWN.replace('"short"', f'"{"x" * 2000}"'), "id has 2,000 characters; 1,000 at most"),
+        (DOUBLED, "23' has more than 100 parts"),
     ],
 )
 def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, sentence, capsys):
