@@ -78,7 +78,7 @@ async def test_the_browser_draws_the_run_of_the_link_until_stop_and_saves_a_page
     assert path.read_text(encoding="utf-8") == page_that_draws()
     await page.keyboard.press("Escape")
     await run(page)
-    await page.wait_for_function(f"{STATUS}.textContent.includes('All drawn, in your browser')")
+    await page.wait_for_function(f"{STATUS}.textContent.includes('Finished in your browser')")
     # the player may be at an earlier step, so nothing is finished
     assert "Finished" not in await page.inner_text("#watch .q-status")
     assert any(url.endswith("/engine.js") for url in fetched)

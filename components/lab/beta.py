@@ -78,7 +78,7 @@ def facts_of(here: AtBeta, guess: float | None) -> Words:
         ("Distance from the model", f"{number(here.kl)} nats"),
         ("Mean reward of the target", f"{here.mean_reward:+.2f} SD"),
         (NEAR.capitalize(), steps),
-        ("Second eigenvalue", f"{here.eigenvalue:.4f}"),
+        ("Share of the distance left after a step (second eigenvalue)", f"{here.eigenvalue:.4f}"),
     ]
     accepted = [
         ("Acceptance", percent(here.acceptance)),

@@ -141,7 +141,7 @@ def distance_figure(p: Progress) -> Figure:
         curve(eigenvalue, t, visible_slope, "base", "", **thin),
     ]
     if p.empirical is not None:
-        noise, ends = f"noise of {CHAIN_COUNTS[p.selection]} perfect draws", [0, len(t) - 1]
+        noise, ends = noise_name(p), [0, len(t) - 1]
         traces += [
             curve(p.selection, t, as_float32(p.empirical), "chain", width=1),
             curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
@@ -150,12 +150,18 @@ def distance_figure(p: Progress) -> Figure:
     return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
 
 
+def noise_name(p: Progress) -> str:
+    """Name the distance that as many draws from the target itself would show."""
+    n = CHAIN_COUNTS[p.selection]
+    return f"noise of {n} {'draw' if n == 1 else 'draws'} from the target"
+
+
 def facts_of(p: Progress) -> Words:
     """The numbers that matter at step t."""
     below = np.nonzero(p.exact < 1e-10)[0]
     rows = [
         (f"Distance to the target at t = {p.t}", number(p.here)),
-        ("Falls below 1e−10", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
+        ("Falls below 10⁻¹⁰", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
         ("Expected acceptance", percent(acceptance_rate(p.chain))),
         (
             "Target’s distance from the model",
@@ -163,7 +169,7 @@ def facts_of(p: Progress) -> Words:
         ),
     ]
     if p.empirical is not None:
-        rows[1] = (f"Noise of {CHAIN_COUNTS[p.selection]} perfect draws", number(p.floor))
+        rows[1] = (noise_name(p).capitalize(), number(p.floor))
     return facts(rows)
 
 

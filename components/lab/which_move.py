@@ -133,7 +133,7 @@ SECTION = Section(
     "in b:a:a:b:, and the reward prefers b. A suffix move rewrites everything after a random "
     "place. A block move rewrites one field and keeps the fields after it. Block moves help as "
     "long as the fields depend little on each other. Move the first slider to the right: the "
-    "fields copy each other, and the advantage disappears.",
+    "fields copy each other, and block moves become slower than suffix moves.",
     controls,
     draw,
     {"moves": "How far from the target?", "moves-map": "When do block moves help?"},

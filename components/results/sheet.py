@@ -48,8 +48,8 @@ PROXY = (
 BETA = (
     "The same draws at other values of [β](beta): how often the [weighted vote](wmv) is right (the "
     "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, and "
-    "the [distance](kl) of the target from the language model. n samples cannot show a distance "
-    "above log n, the dotted line."
+    "the [distance](kl) of the target from the language model. An estimate from n samples "
+    "never exceeds log n, the dotted line: a larger distance looks like log n."
 )
 BESIDE = (
     "The same problems and the same language model, with a weak reward model. If yours is poor, "

@@ -113,7 +113,8 @@ class Feed:
             self._since = now
         self.n_steps += n
         elapsed = now - self._since
-        rate = f" at {self.n_steps / elapsed:.0f} steps/s" if elapsed > 0.3 else ""
+        pace = self.n_steps / max(elapsed, 0.3)
+        rate = f", {pace:.0f} steps per second" if elapsed > 0.3 and pace >= 1.5 else ""
         self.status = Status("sampling", "; ".join([f"Sampling{rate}", *self.notes]))
         await asyncio.sleep(0)
 
@@ -152,6 +153,8 @@ class Runs:
         self._waiting: list[object] = []
         self._moved: asyncio.Event = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.durations: dict[str, tuple[int, float]] = {}
+        """Steps and seconds of the last whole run of each language model."""
 
     @property
     def usual(self) -> bool:
@@ -235,7 +238,7 @@ class Runs:
         try:
             async with self._place(feed, patient):
                 await work(feed)
-            text = "; ".join(["All drawn", *feed.notes])
+            text = "; ".join(["Finished", *feed.notes])
             feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
             feed.status = STOPPED

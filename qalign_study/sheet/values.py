@@ -139,7 +139,7 @@ def _share(row: Row, method: Curve, opens: Callable[[Row, str], str]) -> Cell | 
         return "–"
     note = ""
     if samples is not None and method != "one" and not is_level(point, samples):
-        note = "its chain ended before"
+        note = "its chain stopped below this budget"
         if method in RULES and RULES[method].draws == "pool":
             part = percent(point.spent / samples.spent)
             note = f"all {point.used:,.0f} samples, {part} of the compute"

@@ -124,7 +124,8 @@ export class BrowserEngine {
       if (this.n !== id) return;
       stream(text);
       const rate = Math.round(1e3 * (steps - 1) / (Date.now() - began));
-      if (steps) say("sampling", `Sampling in your browser at ${rate || 1} steps/s · ${seed}`);
+      const pace = rate > 1 ? `, ${rate} steps per second` : "";
+      if (steps) say("sampling", `Sampling in your browser${pace} · ${seed}`);
     };
     this.draw(run, {
       line(line) {
@@ -138,7 +139,7 @@ export class BrowserEngine {
       ended() {
         window.clearTimeout(waiting);
         update();
-        say("finished", `All drawn, in your browser · ${seed}`);
+        say("finished", `Finished in your browser · ${seed}`);
       },
       failed,
     });

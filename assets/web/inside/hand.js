@@ -133,9 +133,9 @@ export function handTab(tools) {
       : `ln π(y′) − ln π(y) = ${signed(judgement.gain)}: the target gives your text `
         + `${judgement.gain >= 0 ? brief(Math.exp(Math.min(judgement.gain, 700))) : `1/${
           brief(Math.exp(Math.min(-judgement.gain, 700)))}`} times the weight of the old one.`;
-    const would = `Had the model proposed it, the rule would accept it with probability α = ${
-      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). The model’s own `
-      + "probability of the text is not in α: it already decides how often the model proposes it.";
+    const would = `If the model proposed your text, the rule would accept it with probability α = ${
+      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). How likely `
+      + "the model is to propose it is not part of α; it is part of ln π above.";
     const newText = shadedText("Your text, token by token. Arrow keys move along it.");
     newText.show({ ...judgement.new }, (k) =>
       (k < cut ? "was-kept" : k < cut + judgement.typed ? "typed" : ""));

@@ -36,8 +36,8 @@ export function tokensTab(tools) {
   const cutNote = h("p.hint");
   const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
     + "it ", term("surprise", "surprised"), " the model. Point at one to see the alternatives. "
-    + "With the move `suffix`, cuts are uniform, whatever the model expects. But where it is sure, "
-    + "it usually repeats the text, so most texts diverge where it is not.");
+    + "A suffix move cuts at every token with equal probability. Where the model is sure, it "
+    + "usually writes the same tokens again, so most proposals first differ where it is unsure.");
   const nodes = [hint, ...text.nodes, strip, cutNote];
   const isNew = differs();
   let waiting = 0;

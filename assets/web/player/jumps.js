@@ -44,7 +44,7 @@ const changes = (trace, chain) => {
 export const JUMPS = [
   {
     key: "N",
-    title: "next accepted",
+    title: "next accepted change",
     none: "no other text has been accepted",
     places: proposals((step) => step.accepted),
   },
