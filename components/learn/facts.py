@@ -124,6 +124,10 @@ def run_of(name: str) -> Trace:
     return load_trace(RUNS / f"{name}.jsonl")
 
 
+SAMPLES = 64
+"""Samples of the model alone that the lessons speak of: so many decided which run is shown."""
+
+
 class ChainFacts:
     """The facts of one chain of a recorded run, up to a step."""
 
@@ -133,7 +137,8 @@ class ChainFacts:
         self._steps = self._trace.chains[place.chain][: place.step + 1]
         self._step = self._steps[-1]
         self._read = get_extractor(self._trace.header.extractor or "number")
-        self._pool, self._base = self._trace.pool, self._trace.rewards
+        self._pool = self._trace.pool[:SAMPLES]
+        self._base = [sample.reward for sample in self._pool]
 
     def _answer(self, of: ScoredResponse) -> str:
         return self._read(of.response.text) or "none"

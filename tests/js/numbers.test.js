@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
+  affordable,
   axisEnd,
+  decideAlone,
   effective,
   histogram,
   leaders,
@@ -11,6 +13,7 @@ import {
   tally,
   ticks,
   visitsAt,
+  vote,
   votes,
   weights,
   whatIf,
@@ -141,4 +144,30 @@ test("of equally many votes, the answer that appears first wins, whatever the re
   assert.deepEqual(tally(["9", "7", "7", "9"])[0], ["9", 2]); // the control: the other order
   const steps = ["7", "9", "9", "7"].map((answer, k) => ({ answer, reward: k }));
   assert.deepEqual(leaders({ steps, stateAt: [0, 1, 2, 3] }), ["7", "7", "9", "7"]);
+});
+
+test("of answers with equal weight the first to appear wins, and no answer casts no vote", () => {
+  assert.equal(vote(["a", "b", "b", null, null, null]), "b");
+  assert.equal(vote(["a", "b"]), "a");
+  assert.equal(vote(["a", "b"], [0.4, 0.6]), "b");
+  assert.equal(vote([null]), null);
+});
+
+test("as many samples are compared as the chain's tokens pay for, at least one", () => {
+  assert.equal(affordable([40, 90, 130], 100), 2);
+  assert.equal(affordable([40, 90, 130], 130), 3);
+  assert.equal(affordable([40, 90, 130], 10), 1);
+  assert.equal(affordable([], 10), 0);
+  const { spent, base } = recorded;
+  assert.equal(spent.length, base.length);
+  assert.ok(spent.every((sum, k) => sum > (spent[k - 1] ?? 0)));
+});
+
+test("the rules without a chain decide from the first samples alone", () => {
+  const trace = {
+    header: { rm: "embedded", beta: 1 }, base: [0, 0, 3, 9], tilts: [], alone: ["a", "a", "b", "c"],
+  };
+  assert.deepEqual(decideAlone(trace, 2), [["bon", "a"], ["mv", "a"], ["wmv", "a"]]);
+  assert.deepEqual(decideAlone(trace, 3), [["bon", "b"], ["mv", "a"], ["wmv", "b"]]);
+  assert.deepEqual(decideAlone({ ...trace, header: { rm: "none", beta: 1 } }, 4), [["mv", "a"]]);
 });

@@ -130,7 +130,7 @@ function formula({ trace, step }, q) {
       ...(some ? [reward("e^(reward gain / ", term("beta", "β"), ")"), ", times "] : []),
       ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
         term("sharpness"), " − 1, times "] : []),
-      ...third(q.kind),
+      ...third(q.kind, step),
       q.logRatio >= 0 ? `; before the limit of 1, the product is ${brief(q.ratio)}` : "",
       q.agrees ? "." : "; this trace’s own α differs from the formula."),
   ];
@@ -139,9 +139,10 @@ function formula({ trace, step }, q) {
 /**
  * What the third factor is, in words.
  * @param {Quantities["kind"]} kind
+ * @param {import("./parse.js").Step} step
  * @returns {Child[]}
  */
-function third(kind) {
+function third(kind, { oldLength, ids }) {
   if (kind === "block") {
     return [length("how well the rest still fits"), " (the probability of the text after the ",
       "block, given the new block and the old one)"];
@@ -150,8 +151,9 @@ function third(kind) {
     return [length("old over new weight"), " (a text with more unsure places can be cut in more ",
       "of them, so each rewrite of it is proposed less often)"];
   }
-  return [length(term("length", "old over new length")), " (a longer text can be cut in more ",
-    "places, so each rewrite of it is proposed less often)"];
+  return [length(term("length", "old over new length")),
+    ` (→ to get here, one of ${oldLength} cuts was drawn; ← to get back, one of ${ids.length} `,
+    "must be)"];
 }
 
 /**

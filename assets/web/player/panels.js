@@ -6,6 +6,7 @@ import {
   OTHERS,
   answerStyle,
   answerTitle,
+  button,
   h,
   label,
   rewardScale,
@@ -14,8 +15,10 @@ import {
   swatch,
 } from "./drawing.js";
 import {
+  affordable,
   answersTo,
   axisEnd,
+  decideAlone,
   effective,
   histogram,
   mean,
@@ -33,7 +36,6 @@ import {
   agreement,
   answerText,
   ending,
-  brief,
   fixed,
   many,
   percent,
@@ -179,7 +181,7 @@ export function tracePanel(seek) {
     ["no", "◇", term("rejected")],
     ["other", "─", "other chains"],
   ]);
-  const panel = overSteps("Reward, step by step", 150, seek, ...keys);
+  const panel = overSteps("Reward, step by step", 118, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
   const pending = s("path.pending"); // between its score and its verdict
@@ -297,7 +299,7 @@ export function ratePanel(seek) {
 
   /** @param {View} view */
   function describeRate({ chain, seen }) {
-    if (seen === 0) return "no proposal yet";
+    if (seen === 0) return "none decided yet";
     const of = `${percent(chain.accepted[seen] / seen)} of all`;
     const n = chain.changed[seen];
     return n ? `${of}, ${percent(chain.moves[seen] / n)} of those that changed the text` : of;
@@ -324,7 +326,7 @@ export function histogramPanel() {
   const svg = canvas(height);
   const panel = frame("Where the chain spends its time", svg, ["yes", "■", term("chain")],
     ["base", "━", term("base")],
-    ["ink", "╍", term("target", "target: an endless chain, estimated")]);
+    ["ink", "╍", term("target", "target: what an endless chain would show, estimated")]);
   const bars = s("path.bars");
   const base = s("path.base-line");
   const target = s("path.all-line");
@@ -386,7 +388,7 @@ export function histogramPanel() {
       (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
     set(bars, { d: columns.join("") });
     const few = shapes.worth < FEW ? ", too few to draw" : "";
-    const worth = `target from ${brief(shapes.worth)} effective samples`;
+    const worth = `the target’s curve is worth ${many(Math.round(shapes.worth), "sample")}`;
     const alone = trace.base.length ? `, model alone ${fixed(mean(trace.base))}; ${worth}` : "";
     panel.tell(`mean reward ${fixed(mean(rewards))}${alone && alone + few}`, seen);
   }
@@ -401,25 +403,27 @@ export function histogramPanel() {
 }
 
 /**
- * The states' votes for each answer, those of all chains together; where there is none to read, how
- * long each text stayed.
+ * The states' votes for each answer, those of all chains together, and what other rules answer at
+ * the same cost; where there is no answer to read, how long each text stayed.
+ * @param {(() => void) | undefined} compare leads to a comparison on this problem
  * @returns {Part}
  */
-export function answersPanel() {
+export function answersPanel(compare) {
   const title = h("span");
   const total = h("span.value");
   const list = h("ol.answers");
   const agree = h("p.agree");
-  const beside = h("p.agree");
+  const cost = h("span");
+  const rivals = h("ol.rivals");
+  const link = button("link", { onclick: compare }, "Compare them");
+  const beside = h("div.agree", h("p", h("i.alone"), " ", term("base", "The model alone"),
+    " for as many tokens: ", cost, " ", compare ? link : null), rivals);
   const effect = h("p.agree", { role: "status" });
   const late = h("input", { type: "checkbox", onchange: () => lastView && part.draw(lastView) });
   const later = h("label.late", late, " later half only");
   const isNew = differs();
-  const isLonger = differs();
   /** @type {View | null} */
   let lastView = null;
-  /** @type {[string | null, number][]} */
-  let alone = []; // the model alone's answers, the most frequent first
   /** @type {(style: string, text: string, k: number, part: string, n: number, now: boolean,
    *   share?: number) => HTMLElement} */
   const row = (style, text, k, part, n, now, share) => h("li",
@@ -455,33 +459,37 @@ export function answersPanel() {
       const open = !trace.answers.length;
       show(later, !open);
       effect.replaceChildren(...(late.checked && !open ? changed(view) : []));
-      if (isLonger(data)) {
-        alone = open ? [] : tally(trace.alone);
-        beside.replaceChildren(...(alone.length ? [h("i.alone"), " ", term("base"),
-          `, ${many(trace.alone.length, "sample")}, reward ignored: `,
-          h("b", answerText(trace, alone[0][0])), "."] : []));
+      const tokens = tokensTo(trace, seen);
+      const n = open ? 0 : affordable(trace.spent, tokens);
+      const alone = tally(trace.alone.slice(0, n));
+      show(beside, n);
+      if (n) {
+        const less = trace.spent[n - 1] < 0.9 * tokens ? ", all that this run drew" : "";
+        put(cost, `${many(n, "sample")}, ${tokenCount(trace.spent[n - 1])}${less}.`);
+        rivals.replaceChildren(...decideAlone(trace, n).map(([rule, answer]) =>
+          h("li", term(rule), " ", h("b", answerText(trace, answer)))));
       }
       const from = Math.min(burnIn, seen);
       const voteLists = open ? [] : each(view, late.checked);
       list.classList.toggle("qp-whole", open);
       const sorted = open ? stays(chain, seen, from) : tally(voteLists.flat());
-      const n = sorted.reduce((sum, [, k]) => sum + k, 0);
+      const states = sorted.reduce((sum, [, k]) => sum + k, 0);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
       const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
       const named = sorted.slice(0, 4);
       const parts = percents([...named.map(([, k]) => k), rest]);
-      const shares = new Map(alone.map(([what, k]) => [what, k / trace.alone.length]));
+      const shares = new Map(alone.map(([what, k]) => [what, k / n]));
       const rows = named.map(([what, k], j) => (typeof what === "number"
-        ? row(OTHERS, ending(chain.steps[what]), k, parts[j], n, what === now)
-        : row(answerStyle(trace, what), answerText(trace, what), k, parts[j], n, what === now,
+        ? row(OTHERS, ending(chain.steps[what]), k, parts[j], states, what === now)
+        : row(answerStyle(trace, what), answerText(trace, what), k, parts[j], states, what === now,
           alone.length ? shares.get(what) ?? 0 : undefined)));
       const isOther = !named.some(([what]) => what === now);
-      if (rest) rows.push(row(OTHERS, "others", rest, parts[named.length], n, isOther));
+      if (rest) rows.push(row(OTHERS, "others", rest, parts[named.length], states, isOther));
       list.replaceChildren(...rows);
       const several = voteLists.length > 1;
       put(title, open ? "How long it stayed at each text"
         : several ? `Votes of all ${voteLists.length} chains` : "Votes: one for every state");
-      put(total, many(n, "state"));
+      put(total, many(states, "state"));
       const sentence = several ? agreement(trace, voteLists.map((one) => tally(one)[0][0])) : "";
       // the presenter's view has no room for who says what
       const who = Math.max(0, sentence.lastIndexOf(UNMET));
@@ -490,6 +498,17 @@ export function answersPanel() {
   };
   return part;
 }
+
+/** @param {number} n */
+const tokenCount = (n) => `${n.toLocaleString("en")} tokens`;
+
+/**
+ * Tokens that all chains have written up to step t.
+ * @param {import("./parse.js").Trace} trace
+ * @param {number} t
+ */
+const tokensTo = ({ chains }, t) => chains.reduce((sum, { generated, steps }) =>
+  sum + generated[Math.min(t, steps.length - 1)], 0);
 
 /**
  * What the run has cost up to the position.
@@ -509,15 +528,13 @@ export function costLine() {
     node,
     draw({ trace, seen, data }) {
       if (!isNew(`${data}/${seen}`)) return;
-      const each = trace.chains.map(({ generated, steps }) =>
-        generated[Math.min(seen, steps.length - 1)]);
-      const tokens = each.reduce((sum, n) => sum + n, 0);
+      const tokens = tokensTo(trace, seen);
       if (isLonger(data)) {
         show(adviceNote, trace.answers.length);
         show(openNote, !trace.answers.length);
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
       }
-      put(costNote, `Cost so far: ${tokens.toLocaleString("en")} tokens, about as many as `
+      put(costNote, `Cost so far: ${tokenCount(tokens)}, about as many as `
         + `${many(Math.max(1, Math.round(tokens / whole)), "whole answer")}.`);
     },
   };
@@ -540,7 +557,7 @@ export function enoughLine(ask) {
       show(node, false);
       if (view.finished) {
         ask(view).then((sentence) => {
-          put(node, sentence);
+          put(node, `After all ${many(view.chain.steps.length - 1, "step")}: ${sentence}`);
           show(node, sentence && now === wanted);
         }, () => {}); // without the server nothing is said
       }
