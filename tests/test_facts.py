@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from components.common.beta import beta_facts
 from components.common.convergence import ROUGH, trust
-from components.watch.diagnostics import FEW, beta_facts, diagnose, rank_histograms
+from components.watch.diagnostics import FEW, diagnose, rank_histograms
 from qalign_study.measure.diagnostics import ess, mcse, split_rhat
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
 
@@ -39,7 +40,7 @@ def test_what_follows_is_said_in_words():
         report = diagnose({"rewards": sent, "chain": 0, "generated": 1})
         (meaning,) = (f["meaning"] for f in report["facts"] if f["name"] == "Split R-hat")
         assert sentence in meaning
-    assert "More steps can lower the number" in report["about"]
+    assert "The number can fall as a run goes on" in report["about"]
 
 
 def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
@@ -49,14 +50,19 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     for sent, level, start, then in (
         ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "Run longer."),
         ([[1.0] * 64], "no", "No: the reward has never changed", "it changes the target"),
-        (apart, "no", "No: the rewards of the chains differ", "each. A larger β mixes faster"),
+        (
+            apart,
+            "no",
+            "No: the rewards of the chains differ",
+            "each chain. A larger β mixes faster",
+        ),
         (
             [apart[0] + apart[1]],
             "no",
             "Not yet: the rewards of the chain’s halves",
             "several chains",
         ),
-        (few, "rough", "Only roughly: the rewards of the chain’s halves agree", "times as many"),
+        (few, "rough", "Only roughly: the rewards of the chain’s halves agree", "steps in all"),
         (chains(1, 4000), "yes", "As far as one chain can show", "one chain cannot show"),
         (chains(4, 4000), "yes", "Yes: the rewards of the chains agree", "Nothing more"),
     ):
@@ -72,7 +78,8 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     part = diagnose({"rewards": [[0.5]], "chain": 0, "generated": 1, "whole": False})
     assert part["verdict"]["next"] == "Go on to a later step."
     assert trust(alike).level != "yes"  # many states, few of them independent
-    longer = int(re.search(r"about (\d+) times", trust(few).next)[1])
+    goal = int(re.search(r"Run ([\d,]+) steps in all", trust(few).next)[1].replace(",", ""))
+    longer = goal // (len(few[0]) - 1)
     assert (longer - 1) * ess(few) < ROUGH <= longer * ess(few)
 
 

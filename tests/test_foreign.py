@@ -68,5 +68,5 @@ async def test_a_new_problem_stands_on_the_stage_until_it_is_run_and_a_foreign_t
     await warning.get_by_text("was not made for a text like this").wait_for()
     await page.locator("#watch .q-foreign").get_by_role("button").click()
     await warning.wait_for(state="hidden")
-    chosen = page.locator("#watch-drawer").get_by_label("Language model", exact=True)
+    chosen = page.locator("#watch-pick").get_by_label("Language model", exact=True)
     assert (await chosen.input_value()).startswith("SmolLM2 135M")

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 API = "document.querySelector('#watch-player .qp').qalign"
 JOIN = "**/gradio_api/queue/join*"
 PARTS = {
-    "watch": ("?steps=12&pool=2&seed=7", "#watch-bar, #watch-drawer"),
-    "compare": ("?tab=compare&steps=12&seed=7", "#compare-bar, #compare-settings"),
+    "watch": ("?steps=12&pool=2&seed=7", "#watch-bar, #watch-pick, #watch-drawer"),
+    "compare": ("?tab=compare&steps=12&seed=7", "#compare-bar, #compare-pick, #compare-settings"),
     "lab": ("?tab=lab&lab-beta=2", ".lab"),
 }
 CLOSED = """(parts) => [...document.querySelectorAll(parts)].length > 0

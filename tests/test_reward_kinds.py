@@ -107,7 +107,6 @@ def test_servers_offer_what_reads_text_alone_and_check_the_language_model_of_the
 def test_pages_and_help_list_it(added, capsys):
     _, kind = added
     if kind.example:
-        assert f"{kind.noun} that you choose" in typed_rewards()
         assert f"{kind.prefix}:{kind.example}" in typed_rewards()
     with pytest.raises(SystemExit, match="0"):
         main(["run", "--help"])
@@ -138,7 +137,7 @@ def test_a_registry_of_ones_own_names_it(added, tmp_path, monkeypatch):
 
 def test_without_the_kind_its_name_is_unknown():
     """The control of the tests above."""
-    assert typed_rewards() == "a word or a length that you choose: contains:rain, length:30"
+    assert typed_rewards() == "contains:rain or length:30"
     for name in ("starts:The", "vowels", "like:embedded"):
         with pytest.raises(ModelLoadError, match="no model called"):
             load_reward_model(name)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import accumulate
 
 import pytest
 from traces import hostile_trace, toy_trace
 
-from qalign_core.record.trace import parse_trace
+from components.watch.gallery import WATCH
+from qalign_core import Target, best_of_n, majority_vote, weighted_majority_vote
+from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.record.trace import load_trace, parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -307,7 +311,7 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     visit, toy_app
 ):
     page = await visit(toy_app)
-    await page.click("#watch-settings")
+    await page.locator("#watch-beta-slider").focus()
     for words in ("times the spread of this problem’s rewards", "best-of-"):
         await page.wait_for_function(
             "(words) => document.querySelector('.q-beta').innerText.includes(words)", arg=words
@@ -317,6 +321,7 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
         new MutationObserver(() => said.push(line.innerText)).observe(line,
           { subtree: true, childList: true, characterData: true }); }"""
     )
+    await page.click("#watch-settings")
     await page.click("#watch-tune")
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'finished'")
     assert any("proposals tried" in line for line in await page.evaluate("said"))
@@ -330,13 +335,115 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     await page.click("#watch-settings")
     # at once, with no frame drawn in between: a key that follows must not be lost
     assert await page.evaluate("document.activeElement.id") == "watch-drawer"
-    await page.locator("#q-beta-slider").focus()
+    await page.locator("#watch-beta-slider").focus()
     await page.keyboard.press("ArrowRight")
     await page.wait_for_selector("#watch-stale.q-on")
     assert await page.evaluate(f"{API}.position.source") == "live"
     assert "times as likely" in await page.inner_text(".q-beta")
     await page.keyboard.press("Escape")
     await page.wait_for_function("document.activeElement.id === 'watch-settings'")
+
+
+async def choose_other(page, menu):
+    """Choose another entry of a menu of the line: two presses."""
+    before = await page.input_value(f"#watch-{menu} input")
+    await page.click(f"#watch-{menu} input")
+    await page.locator("[role=option][aria-selected=false]").first.click()
+    assert await page.input_value(f"#watch-{menu} input") != before
+
+
+async def press_keys(page, menu):
+    """The same by the keyboard."""
+    before = await page.input_value(f"#watch-{menu} input")
+    await page.locator(f"#watch-{menu} input").focus()
+    await page.wait_for_selector("[role=listbox]")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[role=listbox]", state="detached")
+    assert await page.input_value(f"#watch-{menu} input") != before
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("by_keyboard", [False, True], ids=["pointer", "keyboard"])
+async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
+    visit, toy_app, width, height, by_keyboard
+):
+    page = await visit(toy_app, width=width, height=height)
+    for name in ("lm", "rm"):
+        await (press_keys if by_keyboard else choose_other)(page, name)
+    slider = page.locator("#watch-beta-slider")
+    if by_keyboard:
+        await slider.focus()
+        await page.keyboard.press("ArrowRight")
+    else:
+        await slider.click(position={"x": 16, "y": 22})
+    beta = float(await page.input_value("#watch-beta [type=number]"))
+    assert beta != 3
+    # the run on screen is marked as older, and the button stands out
+    await page.wait_for_function(
+        "document.querySelector('.qp-origin').textContent === 'Recorded run, of the old settings'"
+    )
+    lit = "getComputedStyle(document.querySelector('#watch-run')).boxShadow.includes('4px')"
+    await page.wait_for_function(lit)
+    # each part explains itself in a sentence that is in sight while it is used
+    for part, words in (("lm", "writes the texts"), ("rm", "scores each text"),
+                        ("beta", "a small β follows the reward")):  # fmt: skip
+        await page.locator(f"#watch-{part} input").first.focus()
+        help_ = page.locator(f"#watch-{part}").get_by_text(words)
+        await help_.wait_for()
+        box = await help_.bounding_box()
+        assert 0 <= box["x"] < box["x"] + box["width"] <= width
+        await page.keyboard.press("Escape")
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wider) <= 0
+    if by_keyboard:
+        await page.locator("#watch-run").focus()
+        await page.keyboard.press("Enter")
+    else:
+        await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last >= 1")
+    header = parse_trace(await page.evaluate(f"{API}.text")).header
+    assert header.beta == pytest.approx(beta, rel=0.01)
+    assert header.rm != "embedded"
+    assert not await page.evaluate(lit)
+    await page.click("#watch-stop")
+
+
+async def test_the_menu_of_models_tells_how_long_the_last_run_took(visit, toy_app):
+    page = await visit(toy_app)
+    await set_length(page, 12, 2)
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
+    await page.locator("#watch-lm input").focus()
+    await page.wait_for_function(
+        "/12 steps took \\d+ s here/.test(document.querySelector('#watch-lm').innerText)"
+    )
+
+
+async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(visit, toy_app):
+    trace, read = load_trace(WATCH), get_extractor("number")
+    page = await visit(toy_app)
+    for t in (40, 256):
+        walked = sum(step.cost.generated for step in trace.steps[: t + 1])
+        spent = list(accumulate(sample.cost.generated for sample in trace.pool))
+        n = sum(tokens <= walked for tokens in spent)
+        pool, target = trace.pool[:n], Target(trace.header.beta)
+        decisions = [
+            best_of_n(pool, read),
+            majority_vote(pool, read),
+            weighted_majority_vote(pool, read, target=target),
+        ]
+        await page.evaluate(f"{API}.seek({t})")
+        await page.wait_for_selector(f".qp[data-t='{t}']")
+        said = await page.inner_text(".qp-votes")
+        assert f"{n} samples, {spent[n - 1]:,} tokens" in said
+        assert "all that this run drew" not in said  # there are enough of them
+        marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
+        shown = await page.locator(".qp-rivals b").all_inner_texts()
+        assert shown == marks
+    await page.get_by_role("button", name="Compare them").click()
+    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    assert "seed=701" in page.url
 
 
 async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, toy_app):

@@ -49,12 +49,12 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
     rhat = f"split R-hat {agree}, limit {agree.limit:.3f}"
     rewards = f"the rewards of the {'chain’s halves' if one else 'chains'}"
     if not agree.is_mixed:
-        sentence, more = f"{rewards} differ ({rhat})", f"Try {fewest:,} more steps"
+        sentence, more = f"{rewards} differ ({rhat})", f"Run {2 * (fewest - 1):,} steps in all"
         if one:
             return Trust("no", f"Not yet: {sentence}.", f"{more}, or draw several chains.")
         sentence += ", even if their votes agree; do not trust the pooled vote yet"
         faster = "A larger β mixes faster, but it changes the target."
-        return Trust("no", f"No: {sentence}.", f"{more} each. {faster}")
+        return Trust("no", f"No: {sentence}.", f"{more} in each chain. {faster}")
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
     unseen = "draw several chains: one chain cannot show what it never found"
     if effective < ROUGH * len(chains):
@@ -62,7 +62,7 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
         return Trust(
             "rough",
             f"Only roughly: {rewards} agree, but {worth}.",
-            f"Run about {longer} times as many steps{f', and {unseen}' if one else ''}.",
+            f"Run {longer * (fewest - 1):,} steps in all{f', and {unseen}' if one else ''}.",
         )
     if one:
         sentence = f"As far as one chain can show, yes: {rewards} agree, and {worth}."

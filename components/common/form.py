@@ -48,11 +48,13 @@ class RunForm:
         """The names of the widgets' settings, in order, as JSON: scripts take values by name."""
         return json.dumps([*self.widgets, *more])
 
-    def watch(self, **more: Any) -> None:
+    def watch(self, demo: gr.Blocks, **more: Any) -> None:
         """Tell the page's script what the widgets hold, and a page's own `more`, when one moves."""
         widgets, names = [*self.values(), *more.values()], self.names(*more)
         js = f"(...values) => QAlignShell.settings('{self._page}', {names}, values)"
         gr.on([widget.change for widget in widgets], None, widgets, js=js)
+        first = f"(...values) => QAlignShell.first('{self._page}', {names}, values)"
+        demo.load(None, widgets, js=first)
 
     @property
     def problem(self) -> list[Any]:

@@ -17,14 +17,14 @@ from qalign_core.rewards.names import reward_named
 
 SHARE = 0.3
 """Share of the second reward, until somebody moves it."""
+HELP = {"lm": "writes the texts", "rm": "scores each text"}
+"""What the models of each list do."""
 
 
 def typed_rewards() -> str:
-    """Describe the rewards that may be typed into a list of rewards on every server."""
+    """Return examples of the rewards that may be typed into a list on every server."""
     open_kinds = [kind for kind in KINDS.values() if kind.example]
-    *nouns, last = [kind.noun for kind in open_kinds]
-    examples = ", ".join(f"{kind.prefix}:{kind.example}" for kind in open_kinds)
-    return f"{', '.join(nouns)} or {last} that you choose: {examples}"
+    return " or ".join(f"{kind.prefix}:{kind.example}" for kind in open_kinds)
 
 
 def mixed(first: object, second: object, share: object) -> str:
@@ -67,7 +67,7 @@ def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdo
         value=value,
         filterable=bool(typed),
         allow_custom_value=bool(typed),
-        info=f"or {' or '.join(typed)}" if typed else None,
+        info=HELP[kind] + (f"; or type {' or '.join(typed)}" if typed else ""),
         min_width=240,  # a name in full, on a phone too
         **options,
     )

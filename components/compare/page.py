@@ -12,6 +12,7 @@ from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PLAIN, PRIVATE, heading, on_link
+from components.common.pick import describe_models, pick_row, place_rest
 from components.common.prompt_warning import add_prompt_warning
 from components.common.saving import file_saver, save_line
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
@@ -182,8 +183,8 @@ def link_of(run: Run, budget: Budget) -> str:
     return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
 
 
-def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
-    form = RunForm(start, runs, page="compare")
+def _fold(form: RunForm) -> tuple[gr.Radio, gr.Dropdown]:
+    """Build the fold of the settings that the stage does not show."""
     with fold("Change the problem or the settings", "compare-settings"):
         form.add("prompt")
         with gr.Row():
@@ -196,15 +197,15 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
                 filterable=False,
             )
         with gr.Row():
-            form.add("lm", "rm")
+            place_rest(form)
         with gr.Row():
-            form.add("beta", "steps", "seed")
+            form.add("steps", "seed")
         budget = gr.Radio(list(BUDGETS.items()), value="flops", label="Equal for all methods")
         rest = [name for name in form.rest if name != "pool"]
         for at in range(0, len(rest), IN_A_ROW):
             with gr.Row():
                 form.add(*rest[at : at + IN_A_ROW])
-    return form, budget, kind
+    return budget, kind
 
 
 def build_compare_page(
@@ -227,9 +228,12 @@ def build_compare_page(
             stop = gr.Button("Stop", elem_id="compare-stop")
             new = gr.Button("New problem", elem_id="compare-new")
             status = status_line(status_value(IDLE))
+        form = RunForm(start, runs, page="compare")
+        pick_row(form, "compare", start.beta)
         stale_line("compare")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
-        form, budget_choice, kind = _form(start, runs)
+        budget_choice, kind = _fold(form)
+        describe_models(form, runs)
         add_prompt_warning(foreign, form, runs.offer)
         panel = gr.HTML(
             value="",
@@ -370,7 +374,7 @@ def build_compare_page(
         gr.on(
             [text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE
         )
-    form.watch(budget=budget_choice)
+    form.watch(demo, budget=budget_choice)
     events = cast(Any, panel)
     events.cut(on_cut, [selection, mixture], histograms, **PRIVATE)
     mixture.change(

@@ -1,5 +1,6 @@
 """A live run of a visitor: the models, then what the run draws, line by line into its feed."""
 
+import time
 from dataclasses import dataclass
 from typing import Self
 
@@ -46,10 +47,12 @@ async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
     """
     run.check(runs.limits)
     lm, rm = await runs.models(feed, run)
+    began = time.monotonic()
     async for item in record(lm, rm, run):
         feed.write(item.line)
         if isinstance(item.draw, Step):
             await feed.step()
+    runs.durations[run.lm] = run.chains * run.steps, time.monotonic() - began
 
 
 async def header_for_browser(runs: Runs, run: Run) -> str:

@@ -15,6 +15,7 @@ from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PRIVATE, on_link
+from components.common.pick import describe_models, pick_row, place_rest
 from components.common.prompt_warning import add_prompt_warning
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.session.drawing import BrowserReply, draw_run, header_for_browser
@@ -24,7 +25,7 @@ from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import diagnose
 from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
 from components.watch.inside import text_functions
-from components.watch.player import beta_slider, chain_player
+from components.watch.player import chain_player
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_header
 from qalign_core.run import Run
@@ -73,8 +74,8 @@ def link_of(header: str) -> dict[str, str]:
     return {"query": parse_header(header).run.query()}
 
 
-def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
-    form = RunForm(start, runs, page="watch")
+def _drawer(form: RunForm) -> tuple[gr.Dropdown, gr.Button, gr.Button]:
+    """Build the drawer of the settings that the stage does not show."""
     with gr.Column(elem_id="watch-drawer"):
         with gr.Row(elem_id="watch-drawer-head"):
             gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
@@ -83,8 +84,8 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
             list(KINDS.items()), value="in_distribution", label="Kind of problem", filterable=False
         )
         new = gr.Button("New problem")
-        form.add("prompt", "reference", "lm", "rm")
-        form.widgets["beta"] = beta_slider(start.beta)
+        form.add("prompt", "reference")
+        place_rest(form)
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         form.add("steps")
         form.widgets["seed"] = gr.Textbox(  # an empty gr.Number shows, and sends, 0
@@ -99,7 +100,7 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         with fold("More", "watch-more"):
             form.add(*form.rest)
         close.click(None, js="() => QAlignShell.drawer(false)")
-    return form, kind, new, tune
+    return kind, new, tune
 
 
 def build_watch_page(
@@ -131,12 +132,15 @@ def build_watch_page(
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
             recorded = gr.Button("Gallery", elem_id="watch-gallery")
+        form = RunForm(start, runs, page="watch")
+        pick_row(form, "watch", start.beta)
         stale_line("watch")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
         name = trace.name if trace else "Recorded run"
         player = chain_player(text, name, [diagnose, link_of, page_parts, *text_functions(runs)])
         gallery_list(folders)
-    form, kind, new_in_drawer, tune = _drawer(start, runs)
+    kind, new_in_drawer, tune = _drawer(form)
+    describe_models(form, runs)
     add_prompt_warning(foreign, form, runs.offer)
     widgets = form.values()
 
@@ -230,6 +234,6 @@ def build_watch_page(
         button.click(next_problem, [kind, status], [*form.problem, status], **PRIVATE).then(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
-    form.watch()
+    form.watch(demo)
     on_link(demo, "watch", follow_link, [*widgets, status], **PRIVATE)
     return form

@@ -11,7 +11,6 @@ from typing import Any
 import gradio as gr
 
 from components.common.rpc import server_functions
-from components.watch.diagnostics import beta_facts
 
 # The quoted names are the events that Python can listen to.
 SCRIPT = """
@@ -23,6 +22,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   actions: shell.actions(server),
   enough: (view) => shell.enough(server.diagnose, view),
   run: () => document.querySelector("#watch-run").click(),
+  compare: (player) => shell.compare(player, server),
   ask: server.score_texts && { score: server.score_texts, rewrite: server.rewrite_text },
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
@@ -49,16 +49,4 @@ def chain_player(recorded: str, name: str, functions: Sequence[Callable[[Any], A
         server_functions=server_functions(*functions),
         apply_default_css=False,
         elem_id="watch-player",
-    )
-
-
-def beta_slider(value: float) -> gr.HTML:
-    """Build a logarithmic slider whose value is beta, a positive number; it dispatches "change"."""
-    return gr.HTML(
-        value=value,
-        html_template='<div class="q-beta"></div>',
-        js_on_load="window.QAlignShell.beta(element, props, trigger, server, watch); // 'change'",
-        server_functions=server_functions(beta_facts),
-        apply_default_css=False,
-        elem_id="watch-beta",
     )

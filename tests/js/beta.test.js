@@ -14,6 +14,7 @@ test("beta's meaning is in odds, in spreads and in best-of-n", () => {
   assert.equal(meaning(1, { note: "Too few." })[2], "Too few.");
 });
 
-test("few digits, and powers where there would be many", () => {
-  assert.deepEqual([0.001, 0.123456, 12345].map(few), ["1.0e-3", "0.123", "1.2e+4"]);
+test("few digits, and powers of ten where there would be many", () => {
+  assert.deepEqual([0.001, 0.123456, 12345, 2.2e6].map(few),
+    ["0.001", "0.123", "12300", "2.2 × 10⁶"]);
 });

@@ -40,6 +40,7 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @property {(on?: boolean) => void} toggle play or pause
  * @property {(speed: number) => void} setSpeed
  * @property {(n: number) => void} setBurnIn
+ * @property {(on: boolean) => void} age mark the run that is shown as one of other settings
  * @property {(sentence: string, stays?: boolean) => void} tell until the next key or press, or
  *   until another run is shown
  * @property {(tab: string) => void} openTab
@@ -65,6 +66,7 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @property {Ask} [ask] the server about single texts
  * @property {(view: View) => Promise<string>} [enough] whether a run was long enough
  * @property {() => void} [run] draw a run of the problem that waits for one
+ * @property {(player: Player) => void} [compare] open a comparison of all rules on this run
  */
 
 const TABS = {
@@ -99,6 +101,7 @@ export function mount(element, options = {}) {
   let left = ""; // the head of a run that a file has taken the place of
   let stopped = false;
   let name = "";
+  let isOld = false; // the settings of the next run are others
   let passing = false; // the note leaves with the next key or press
   let chainId = 0;
   let opened = 0; // traces so far
@@ -128,7 +131,8 @@ export function mount(element, options = {}) {
     setChain, last, close: () => tabs.close() });
   const text = textPane();
   const phases = phaseStrip(goPhase);
-  const walk = [tracePanel(seek), beadList(seek), answersPanel()];
+  const { compare } = options;
+  const walk = [tracePanel(seek), beadList(seek), answersPanel(compare && (() => compare(api)))];
   const below = [costLine(), enoughLine(options.enough), ifsRow(), histogramPanel(),
     ratePanel(seek)];
   const parts = [text, phases, ...walk, ...below];
@@ -261,7 +265,8 @@ export function mount(element, options = {}) {
     };
   }
   function render(/** @type {number} */ now) {
-    put(origin, name);
+    put(origin, isOld ? `${name}, of the old settings` : name);
+    origin.classList.toggle("qp-old-run", isOld);
     player.toggleAttribute("data-waiting", !chain());
     if (!chain()) {
       const fresh = posed && !isRequested;
@@ -385,6 +390,7 @@ export function mount(element, options = {}) {
     raw = text;
     source = from;
     name = title;
+    isOld = false;
     chainId = trace.chains[0]?.id ?? 0;
     posed = "";
     isRequested = false;
@@ -472,6 +478,10 @@ export function mount(element, options = {}) {
       source = "next";
       wanted = step;
       left = "";
+      changed(false);
+    },
+    age(/** @type {boolean} */ on) {
+      isOld = on;
       changed(false);
     },
     setBurnIn(/** @type {number} */ n) {

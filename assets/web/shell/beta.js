@@ -1,5 +1,6 @@
 /* The logarithmic slider for beta, with what beta means in plain numbers. */
 import { builder, put } from "../dom.js";
+import { brief } from "../player/words.js";
 
 /** @typedef {{ spread?: number, matching?: { n: number, beta: number }[], note?: string }} Facts */
 
@@ -13,7 +14,7 @@ const NEAR = 0.25; // as greedy: so close are the logarithms
 
 /** @param {number} x */
 export const few = (x) =>
-  (x >= 1e4 || x < 0.01 ? x.toExponential(1) : Number(x.toPrecision(3)).toString());
+  (x >= 1e5 || x < 0.001 ? brief(x, 2) : Number(x.toPrecision(3)).toString());
 
 /**
  * What a beta means, in three sentences; those that are not known are empty.
@@ -44,25 +45,24 @@ function greed(beta, facts) {
 
 /**
  * @param {HTMLElement} element Gradio's, with `.q-beta` in it
- * @param {{ value: number }} props
+ * @param {{ value: number, page: string }} props
  * @param {(event: string) => void} trigger
  * @param {{ beta_facts: (rewards: number[]) => Promise<Facts> }} server
  * @param {(name: string, listener: () => void) => void} watch
- * @param {{ rewards: () => number[], opened: (listener: () => void) => void }} page rewards of the
- *   model alone, and when they may have changed
+ * @param {() => number[]} rewards of the model alone on the problem that the page shows
  */
-export function betaSlider(element, props, trigger, server, watch, page) {
-  const id = "q-beta-slider";
+export function betaSlider(element, props, trigger, server, watch, rewards) {
+  const id = `${props.page}-beta-slider`;
   const slider = h("input", { type: "range", min: LOW, max: HIGH, step: 0.02, id });
   const aria = "Beta, as a number";
   const box = h("input", { type: "number", min: LEAST, max: MOST, step: "any", aria });
   const meaningLines = [h("p"), h("p"), h("p")];
   const host = /** @type {HTMLElement} */ (element.querySelector(".q-beta"));
   host.replaceChildren(
-    h("label", { for: id }, "β (beta): small follows the reward, large stays close to the model"),
+    h("label", { for: id }, h("b", "β"),
+      h("span", "a small β follows the reward, a large one stays close to the model")),
     h("div.beta-row", slider, box),
-    h("div.beta-ends", h("span", "the reward decides"), h("span", "the model decides")),
-    ...meaningLines);
+    h("div.beta-means", ...meaningLines));
   /** @type {Facts | null} */
   let facts = null;
 
@@ -84,10 +84,9 @@ export function betaSlider(element, props, trigger, server, watch, page) {
   slider.addEventListener("change", () => change(Number(slid().toPrecision(3))));
   box.addEventListener("change", () => change(Number(box.value)));
   watch("value", refresh);
-  page.opened(async () => {
-    const rewards = page.rewards();
-    if (!rewards.length) return;
-    facts = await server.beta_facts(rewards.slice(0, MOST_REWARDS)).catch(() => null);
+  host.addEventListener("focusin", async () => {
+    const known = rewards().slice(0, MOST_REWARDS);
+    facts = known.length ? await server.beta_facts(known).catch(() => null) : null;
     refresh();
   });
   refresh();

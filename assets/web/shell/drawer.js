@@ -1,7 +1,6 @@
 /* The drawer of settings beside the Watch page. */
 
-const INSIDE = "#watch-drawer, #watch-settings, .options, [role=listbox]";
-const OPENED = "q-open";
+const INSIDE = "#watch-drawer, #watch-settings, #watch-pick, .options, [role=listbox]";
 
 const drawer = () => /** @type {HTMLElement | null} */ (document.querySelector("#watch-drawer"));
 const isOpen = () => drawer()?.classList.contains("q-open") ?? false;
@@ -19,30 +18,22 @@ export function showDrawer(open = !isOpen()) {
   button?.setAttribute("aria-expanded", String(open));
   if (open) {
     Object.assign(node, { tabIndex: -1, role: "dialog", ariaLabel: "Settings of the next run" });
-    node.dispatchEvent(new CustomEvent(OPENED));
     node.focus(); // not its first widget: a drop-down list opens when it gets the focus
   } else if (was) {
     button?.focus({ preventScroll: true });
   }
 }
 
-/**
- * Be told whenever the drawer opens.
- * @param {() => void} listener
- */
-export function onOpened(listener) {
-  drawer()?.addEventListener(OPENED, listener);
-}
-
 /** Close it by Escape and by a press beside it. */
 export function closeFromOutside() {
   // before a list takes the key and is gone
   document.addEventListener("keydown", (event) => {
-    const list = document.querySelector("#watch-drawer [role=listbox], body > .options");
+    const list = document.querySelector("#watch [role=listbox], #watch-drawer [role=listbox]")
+      ?? document.querySelector("body > .options");
     if (event.key === "Escape" && isOpen() && !list) showDrawer(false);
   }, true);
-  document.addEventListener("click", (event) => {
-    const target = /** @type {Element} */ (event.target);
-    if (isOpen() && target.isConnected && !target.closest(INSIDE)) showDrawer(false);
+  // a list is gone before the click on its entry, which then belongs to what is around the list
+  document.addEventListener("pointerdown", ({ target }) => {
+    if (isOpen() && !/** @type {Element} */ (target).closest(INSIDE)) showDrawer(false);
   });
 }

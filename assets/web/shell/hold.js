@@ -7,15 +7,15 @@ import { namesRun } from "./links.js";
 
 /** What starts a run of each page with linked settings, and what changes them. */
 const PARTS = {
-  watch: "#watch-bar, #watch-drawer",
-  compare: "#compare-bar, #compare-settings",
+  watch: "#watch-bar, #watch-pick, #watch-drawer",
+  compare: "#compare-bar, #compare-pick, #compare-settings",
   lab: ".lab",
 };
 
 /** @typedef {keyof typeof PARTS} Held */
 
 /** What stops holding each page. @type {Map<Held, () => void>} */
-const holds = new Map();
+const releases = new Map();
 
 /** @param {Held} page */
 function hold(page) {
@@ -34,7 +34,7 @@ function hold(page) {
     pressed = target;
   }
   window.addEventListener("click", defer, true);
-  holds.set(page, () => {
+  releases.set(page, () => {
     added.disconnect();
     window.removeEventListener("click", defer, true);
     for (const part of parts()) part.inert = false;
@@ -52,11 +52,15 @@ export function holdLinked(parts) {
   }
 }
 
+/** True while a page waits for the settings of a link. @param {Page} page */
+export const holds = (page) => releases.has(/** @type {Held} */ (page));
+
 /**
  * The settings of the link are in place, or the server did not answer.
- * @param {Held} page
+ * @param {Page} page
  */
 export function release(page) {
-  holds.get(page)?.();
-  holds.delete(page);
+  const held = /** @type {Held} */ (page);
+  releases.get(held)?.();
+  releases.delete(held);
 }

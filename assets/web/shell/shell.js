@@ -11,12 +11,12 @@ import {
 } from "./actions.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
-import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
+import { closeFromOutside, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
-import { holdLinked, release } from "./hold.js";
+import { holdLinked, holds, release } from "./hold.js";
 import { QAlignList } from "../list/list.js";
 import { drawHere, here, stopHere } from "./here.js";
-import { RUN, SET, STEP, named, namesRun, partsOf, stepOf } from "./links.js";
+import { RUN, SET, STEP, linkTo, named, namesRun, partsOf, stepOf } from "./links.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -60,7 +60,11 @@ function settings(page, names, values) {
   const line = /** @type {HTMLElement | null} */ (document.querySelector(`#${page}-stale`));
   const before = ran[page];
   if (!line || !before) return;
-  line.classList.toggle("q-on", JSON.stringify(before) !== JSON.stringify(now));
+  const changed = JSON.stringify(before) !== JSON.stringify(now);
+  line.classList.toggle("q-on", changed);
+  // the player's own mark is enough where the problem is the same
+  line.classList.toggle("qp-hidden", page === "watch" && before.prompt === now.prompt);
+  if (page === "watch") player()?.age(changed);
   put(/** @type {Element} */ (line.querySelector("p")), before.prompt === now.prompt
     ? "The settings changed: run again to use them."
     : `The next run uses a different problem: ${now.prompt}`);
@@ -152,6 +156,14 @@ function keepingStep(page, query) {
 }
 
 /**
+ * The query of a link that draws the player's run again.
+ * @param {Player} api
+ * @param {Linker} server
+ */
+const queryOf = ({ text }, server) => server.link_of(text.slice(0, text.indexOf("\n")))
+  .catch(() => ({ error: "The server did not answer." }));
+
+/**
  * A file has taken the place of the run: the link has what draws its run again.
  * @param {Player} api
  * @param {Server} server
@@ -159,11 +171,12 @@ function keepingStep(page, query) {
 async function linkFile(api, server) {
   source = "file";
   fromGallery = "";
+  ran.watch = {};
   unlinked = "";
   sayUnseen(api);
-  const first = api.text.slice(0, api.text.indexOf("\n"));
-  const reply = await server.link_of(first).catch(() => ({ error: "The server did not answer." }));
-  if (source !== "file" || !api.text.startsWith(first)) return;
+  const { text } = api;
+  const reply = await queryOf(api, server);
+  if (source !== "file" || api.text !== text) return;
   if ("error" in reply) unlinked = `This file cannot be linked. ${reply.error}`;
   else remember("watch", keepingStep("watch", reply.query));
 }
@@ -208,6 +221,7 @@ function recorded(entry, step) {
   }
   source = "recorded";
   fromGallery = entry.name;
+  ran.watch = {};
   api.open(entry.text, entry.title);
   remember("watch", { [RUN]: entry.name });
   if (step !== null) api.seek(step);
@@ -268,6 +282,15 @@ export const QAlignShell = {
   },
   page: turnTo,
   release,
+  /**
+   * What the widgets hold before anything is changed: without a link, the recorded run's settings.
+   * @param {Page} page
+   * @param {string[]} names of the settings
+   * @param {unknown[]} values
+   */
+  first(page, names, values) {
+    if (!holds(page)) ran[page] ??= named(names, values);
+  },
   /** The run of the gallery that the link names. */
   wanted: opened[RUN],
   recorded,
@@ -276,6 +299,17 @@ export const QAlignShell = {
     player()?.tell(sentence);
   },
   pose,
+  /**
+   * Open Compare with the settings of the run that Watch shows.
+   * @param {Player} api
+   * @param {Server} server
+   */
+  async compare(api, server) {
+    const reply = await queryOf(api, server);
+    if ("error" in reply) api.tell(`This run cannot be compared. ${reply.error}`);
+    else window.location.assign(linkTo(window.location.href, "compare",
+      { ...partsOf(new URLSearchParams()), compare: parameters(reply.query) }));
+  },
   seek(/** @type {number} */ t) {
     if (source !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
   },
@@ -316,7 +350,7 @@ export const QAlignShell = {
   }),
   /** @type {(...given: [any, any, any, any, any]) => void} */
   beta(element, props, trigger, server, watch) {
-    const rewards = () => player()?.trace.base ?? [];
-    betaSlider(element, props, trigger, server, watch, { rewards, opened: onOpened });
+    const rewards = () => (props.page === "watch" ? player()?.trace.base ?? [] : []);
+    betaSlider(element, props, trigger, server, watch, rewards);
   },
 };
