@@ -383,8 +383,8 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     await page.wait_for_function(
         "document.querySelector('.qp-origin').textContent === 'Recorded run, of the old settings'"
     )
-    lit = "getComputedStyle(document.querySelector('#watch-run')).boxShadow.includes('4px')"
-    await page.wait_for_function(lit)
+    glow = "getComputedStyle(document.querySelector('#watch-run')).boxShadow.includes('4px')"
+    await page.wait_for_function(glow)
     # each part explains itself in a sentence that is in sight while it is used
     for part, words in (("lm", "writes the texts"), ("rm", "scores each text"),
                         ("beta", "a small β follows the reward")):  # fmt: skip
@@ -405,7 +405,7 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     header = parse_trace(await page.evaluate(f"{API}.text")).header
     assert header.beta == pytest.approx(beta, rel=0.01)
     assert header.rm != "embedded"
-    assert not await page.evaluate(lit)
+    assert not await page.evaluate(glow)
     await page.click("#watch-stop")
 
 
@@ -435,12 +435,12 @@ async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(vi
         ]
         await page.evaluate(f"{API}.seek({t})")
         await page.wait_for_selector(f".qp[data-t='{t}']")
-        said = await page.inner_text(".qp-votes")
-        assert f"{n} samples, {spent[n - 1]:,} tokens" in said
-        assert "all that this run drew" not in said  # there are enough of them
+        text = await page.inner_text(".qp-votes")
+        assert f"{n} samples, {spent[n - 1]:,} tokens" in text
+        assert "all that this run drew" not in text  # there are enough of them
         marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
-        shown = await page.locator(".qp-rivals b").all_inner_texts()
-        assert shown == marks
+        answers = await page.locator(".qp-rivals b").all_inner_texts()
+        assert answers == marks
     await page.get_by_role("button", name="Compare them").click()
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     assert "seed=701" in page.url
