@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import axe_playwright_python
 import pytest
 
 from qalign_study.export.dictionary import style
@@ -34,6 +35,24 @@ ARGUMENTS = [
 ]
 PATIENCE = int(os.environ.get("QALIGN_PATIENCE_MS", "60000"))
 """Milliseconds that a condition may take: the tests wait for what happens, not for the clock."""
+
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+VIOLATIONS = """async ([part, only]) => {
+    const options = { resultTypes: ["violations"], preload: false, selectors: false };
+    const report = await axe.run(part, { ...options, ...(only && { runOnly: only }) });
+    return report.violations.flatMap(({ id, nodes }) =>
+      nodes.map((n) => [id, n.html.slice(0, 150)]));
+}"""
+
+
+async def find_violations(
+    page: Any, part: str = "html", only: list[str] | None = None
+) -> list[Any]:
+    """Return the rules that a part of the page breaks, each with its place, by axe."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text(encoding="utf-8"))
+    return list(await page.evaluate(VIOLATIONS, [part, only]))
 
 
 def require_browser() -> None:

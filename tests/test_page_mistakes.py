@@ -7,9 +7,8 @@ from io import BytesIO
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import axe_playwright_python
 import pytest
-from browser import standalone
+from browser import find_violations, standalone
 from PIL import Image
 from test_dictionary import contrast
 from traces import toy_trace
@@ -21,7 +20,6 @@ from qalign_core.run import Run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 API = "document.querySelector('#watch-player .qp').qalign"
 READY = {
     "watch": ".qp-bead",
@@ -389,13 +387,6 @@ async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
     assert len(set(colours)) == len(colours)
 
 
-VIOLATIONS = """async ([part, only]) => {
-    const options = { resultTypes: ["violations"], preload: false, selectors: false };
-    const said = await axe.run(part, { ...options, ...(only && { runOnly: only }) });
-    return said.violations.flatMap(({ id, nodes }) => nodes.map((n) => [id, n.html.slice(0, 150)]));
-}"""
-
-
 EMPTIED = """seen => seen.forEach((name) => {
     document.getElementById(`tab-${name}`).replaceChildren();
 })"""
@@ -420,7 +411,6 @@ def stands_out(picture: bytes) -> float:
 
 async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
     page = await visit(toy_app)
-    await page.add_script_tag(path=str(AXE))
     fold = "document.querySelector('#{} .q-fold button').click()".format
     section = "document.querySelectorAll('#lab-opened input')[{}].click()".format
     # what is done, and what it shows; a page's first is looked at as a whole
@@ -454,7 +444,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
                 await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
                 await page.evaluate(STILL)
                 only = ["color-contrast", "link-in-text-block"] if dark and part == "body" else None
-                report = await page.evaluate(VIOLATIONS, [part, only])
+                report = await find_violations(page, part, only)
                 violations |= {(name, rule, html) for rule, html in report}
                 if dark and part == "body" and name in FAINT:
                     assert stands_out(await page.locator(FAINT[name]).screenshot()) >= 3, name

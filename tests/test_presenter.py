@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import axe_playwright_python
 import pytest
+from browser import find_violations
 from traces import toy_trace
 
 from components.learn.lessons import load_lessons
@@ -14,7 +13,6 @@ from components.learn.page import check_prediction, fill_facts
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 API = "document.querySelector('#watch-player .qp').qalign"
 LESSON = load_lessons()["one-step"]
 FIGURES = 4
@@ -45,12 +43,6 @@ async def present(visit, address: str, **how):
     page = await visit(address, width=1280, height=720, moving=True, **how)
     await page.wait_for_selector(".pr-line")
     return page
-
-
-async def mistakes(page) -> list[str]:
-    await page.evaluate(AXE.read_text(encoding="utf-8"))
-    report = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    return [each["id"] for each in report["violations"]]
 
 
 async def at(page, t: int, phase: int = 5) -> None:
@@ -85,10 +77,10 @@ async def test_keys_work_wherever_the_focus_is_and_every_phase_is_read_from_the_
     assert box["width"] >= 36
     await page.keyboard.press("?")
     assert await page.locator(".pr-keys").is_visible()
-    assert await mistakes(page) == []
+    assert await find_violations(page) == []
     await page.keyboard.press("Escape")
     assert not await page.locator(".pr-keys").is_visible()
-    assert await mistakes(page) == []
+    assert await find_violations(page) == []
     await page.evaluate("window.open = () => null")  # as a browser that blocks pop-ups
     await page.keyboard.press("s")
     assert "allow pop-ups" in await page.inner_text(".pr-line [role=status]")
@@ -142,7 +134,7 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     for words in (fill_facts(stop.text, stop.at, stop.at), stop.notes, f"Next: {following.title}"):
         await notes.wait_for_selector(f"text={words}")
     assert not await page.locator(".learn-panel").is_visible()
-    assert await mistakes(page) == []
+    assert await find_violations(page) == []
     await notes.keyboard.press("PageDown")  # keys work there too
     await page.wait_for_selector(
         f".pr-words p:text-is('{check_prediction(stop, '')['explanation']}')"

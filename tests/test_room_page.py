@@ -6,13 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import axe_playwright_python
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, hear
+from browser import PATIENCE, find_violations, hear
 from toys import ANSWER, PROMPT
 
 from components.learn.exhibit import build_exhibit
@@ -22,7 +20,6 @@ from components.room.rooms import Bucket
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.browser]
 
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 LESSON = load_lessons()["one-step"]
 SURE = "[window.sure, window.asked] = [true, []]; window.confirm = (s) => asked.push(s) && sure"
 """Before its scripts: what would ask the instructor is noted, and answered at once."""
@@ -94,13 +91,6 @@ async def text_is(page: Any, selector: str, text: str) -> None:
     )
 
 
-async def axe_is_quiet(page: Any) -> None:
-    if not await page.evaluate("'axe' in window"):
-        await page.evaluate(AXE.read_text(encoding="utf-8"))
-    report = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [(v["id"], v["nodes"][0]["html"]) for v in report["violations"]] == []
-
-
 async def scene(room: Class, name: str) -> None:
     await room.lead.click(f"nav >> text={name}")
     await room.lead.wait_for_selector(f"[aria-current]:has-text('{name}')")
@@ -139,10 +129,10 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     await two.click("text=Send")
     await lead.wait_for_selector("text=2 of 2 have answered")
     assert await lead.locator(".room-predictions .room-column").count() == 2
-    await axe_is_quiet(lead)
+    assert await find_violations(lead) == []
     for page in (one, two):
         await page.wait_for_selector("text=You can change it until the answers are shown")
-        await axe_is_quiet(page)
+        assert await find_violations(page) == []
     await lead.keyboard.press("a")
     value = check_prediction(stop, "")["value"]
     await lead.wait_for_selector(f".room-goal-name:text-is('{value}')")
@@ -166,11 +156,11 @@ async def test_everybody_is_taken_to_a_stop(room):
     await phones[0].click("text=The old text")
     await phones[0].click("text=Send")
     await lead.wait_for_selector(".room-bars dd:has-text('1')")
-    await axe_is_quiet(lead)
+    assert await find_violations(lead) == []
     await lead.keyboard.press("?")
     listed = await lead.inner_text("dialog.room-keys[open]")
     assert all(key in listed for key in ("Page ↓", "Page ↑", "Space", "next stop", "The class"))
-    await axe_is_quiet(lead)
+    assert await find_violations(lead) == []
     await lead.click("dialog.room-keys >> text=previous stop")
     assert not await lead.is_visible("dialog.room-keys")
     await text_is(phones[0], ".room-stop h2", LESSON.stops[0].title)
@@ -195,7 +185,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     for page in phones:
         await page.wait_for_selector("text=step 1 of 60 · the class is paused")
         await page.wait_for_selector(".room-verdict:text-matches('^(Accepted|Rejected): ')")
-        await axe_is_quiet(page)
+        assert await find_violations(page) == []
     await lead.keyboard.press("Space")
     path = "document.querySelector('.room-chains')?.getAttribute('d').split('L').length"
     await lead.wait_for_function(f"() => {path} > 4")
@@ -210,7 +200,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
         await page.wait_for_selector("text=the class is paused")
     await lead.click("[aria-label='Next chain']")
     await text_is(lead, ".room-votes .room-row h3", "Chain 2 alone")
-    await axe_is_quiet(lead)
+    assert await find_violations(lead) == []
     await lead.keyboard.press("a")
     await lead.wait_for_selector(f"text=The right answer is {ANSWER}")
 
@@ -251,7 +241,7 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
     await lead.keyboard.press("n")
     await phone.wait_for_selector("text=step 3 of 60 · the class is paused")
     await lead.wait_for_selector(".room-numbers dt:text-is('states') + dd:text-is('4')")
-    await axe_is_quiet(phone)
+    assert await find_violations(phone) == []
     assert errors == []
     await lead.keyboard.press("5")
     await lead.click("text=Close this room for good")
@@ -285,7 +275,7 @@ async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_
         await text_is(phone, ".room-stop h2", LESSON.stops[1].title)
         await phone.context.set_offline(True)
         await phone.wait_for_selector(".room-line >> text=The connection is down")
-        await axe_is_quiet(phone)
+        assert await find_violations(phone) == []
     await page.click("text=The new text")
     await page.click(".room-stop .room-send")
     await page.wait_for_selector(".room-status >> text=Waiting to be sent")
@@ -307,7 +297,7 @@ async def test_axe_finds_nothing_in_any_scene(room, dark):
     await room.lead.emulate_media(color_scheme="dark" if dark else "light")
     for name in ("Join", "Question", "The class", "Settings"):
         await scene(room, name)
-        await axe_is_quiet(room.lead)
+        assert await find_violations(room.lead) == []
 
 
 async def test_nothing_is_wider_than_its_screen(room):
@@ -336,7 +326,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     assert HOSTILE in await page.inner_text(".room-page")
     assert await page.is_visible("h2:text-matches('^The model alone, [0-9]+ samples$')")
     assert await page.locator("img").count() == 0
-    await axe_is_quiet(page)
+    assert await find_violations(page) == []
     await page.goto(room.link.split("#")[0])
     for file, code in ((saved["csv"], ""), (saved["html"], "room")):
         async with page.expect_file_chooser() as chooser:
@@ -371,7 +361,7 @@ async def test_start_again_and_close_are_said_to_everybody(room):
     for page in (lead, *phones):
         await page.wait_for_selector("text=The instructor has closed this room")
         assert len(await page.evaluate("window.asked")) == (page is lead)
-        await axe_is_quiet(page)
+        assert await find_violations(page) == []
     assert room.errors == []
 
 
@@ -493,7 +483,7 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
         assert await page.evaluate(BEYOND) == [0, 0], place
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
-        await axe_is_quiet(page)
+        assert await find_violations(page) == []
     await page.add_style_tag(content=".room-first { height: 200vh; }")
     assert await page.evaluate(BEYOND) != [0, 0]  # or nothing would be tested
     await context.close()
@@ -562,7 +552,7 @@ async def pressed_token(lead: Any, phone: Any) -> None:
         assert len(set(await page.evaluate(shades))) > 5  # darker and lighter ones
         await page.locator(".qp-shade").nth(7).click()
         await page.wait_for_selector(".qp-opinion >> text=/token 8 of .* Likeliest here: “ more”/")
-        await axe_is_quiet(page)
+        assert await find_violations(page) == []
 
 
 async def answered(phone: Any, ask: Any) -> None:
