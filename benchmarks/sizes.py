@@ -1,4 +1,4 @@
-"""Print the code lines of each package: `python -m benchmarks.sizes`.
+"""Print the code lines of each package, and of all tests: `python -m benchmarks.sizes`.
 
 Docstrings, comments and blank lines do not count.
 """
@@ -44,12 +44,13 @@ def sizes() -> dict[str, Counter[str]]:
 
 
 def main() -> None:
-    """Print a line per package and one per part of it."""
+    """Print a line per package and one per part of it, their sum, and a line for the tests."""
     for package, parts in sizes().items():
         print(f"{package:<20}{sum(parts.values()):>7,}")
         for part, n in parts.most_common():
             print(f"  {part:<18}{n:>7,}")
     print(f"{'all':<20}{sum(sum(parts.values()) for parts in sizes().values()):>7,}")
+    print(f"{'tests':<20}{sum(map(code_lines, (ROOT / 'tests').rglob('*.py'))):>7,}")
 
 
 if __name__ == "__main__":
