@@ -45,7 +45,9 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder, with_pip=True)
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
-    ran(programs / "python", "-m", "pip", "install", "--quiet", wheel, folder=folder)
+    ran(
+        programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", wheel, folder=folder
+    )
     return programs
 
 
