@@ -45,7 +45,7 @@ MARKED = {"browser": "start a browser", "slow": "are slow"}
 _left_out: Counter[str] = Counter()
 
 COST = {"browser": 4.0, "slow": 0.5}
-"""Seconds of processor that a test with this mark takes, roughly."""
+"""Seconds of processor that a test with this mark takes, roughly, unless the mark gives them."""
 
 
 FIRST_OF_ALL = (
@@ -78,8 +78,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "chromium_there" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-        mark = next((m for m in COST if item.get_closest_marker(m)), "")
-        cost[item.path] += COST.get(mark, 0.01)
+        marks = {name: mark for name in COST if (mark := item.get_closest_marker(name))}
+        seconds = [mark.args[0] if mark.args else COST[name] for name, mark in marks.items()]
+        cost[item.path] += max(seconds, default=0.01)
     # the longest files first, so that the processes end together; each file in its own order
     items.sort(key=lambda item: (-cost[item.path], item.path))
 

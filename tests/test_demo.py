@@ -63,6 +63,7 @@ def wait_until_served(address: str, process: subprocess.Popen[str]) -> Iterator[
     raise AssertionError(f"no page at {address} after {SET_UP} s")
 
 
+@pytest.mark.slow(26)
 async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers(visit, demo):
     page = await visit(demo)
     assert page.hosts <= {demo.split("/")[2]}

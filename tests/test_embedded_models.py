@@ -117,7 +117,7 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
     assert copy.read_text("utf-8") == (MODELS / "README.md").read_text("utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(19)
 @pytest.mark.recorded
 def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]

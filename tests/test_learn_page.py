@@ -116,7 +116,7 @@ async def begin(page, lesson) -> None:
     await titled(page, lesson.stops[0].title)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(visit, toy_app):
     page = await visit(f"{toy_app}?lesson={FIRST.name}", first=True)
     await page.wait_for_selector(".learn-panel")

@@ -409,6 +409,7 @@ def stands_out(picture: bytes) -> float:
     return max(contrast(ground, each) for each in row)
 
 
+@pytest.mark.slow(45)
 async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
     page = await visit(toy_app)
     fold = "document.querySelector('#{} .q-fold button').click()".format

@@ -110,7 +110,7 @@ os._exit(0)  # a block may have left a server
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 def test_every_command_and_every_python_block_runs(folder: Path) -> None:
     snippets = [*QUICK, *PYTHON]
     result = run([sys.executable, "-c", STARTER, json.dumps(snippets)], folder)
