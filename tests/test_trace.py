@@ -24,7 +24,8 @@ from qalign_core import (
     save_trace,
 )
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.record.trace import header_line, parse_trace, trace_lines
+from qalign_core.run import Run
 
 LM, RM = letters(), TableReward()
 HEADER = TraceHeader(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3)
@@ -75,7 +76,13 @@ def test_a_character_that_a_killed_writer_left_half_is_dropped_with_its_line(tmp
         assert load_trace(path) == Trace(header)
 
 
-ANY_TEXT = st.text(st.characters(categories=None), min_size=1)
+ANY_TEXT = st.text(min_size=1)  # of whole characters: half of one is refused when it is read
+
+
+def test_the_settings_of_a_header_are_in_the_order_of_forms() -> None:
+    names = list(json.loads(header_line(TraceHeader(prompt="x", sharpness=2.0, move="entropy"))))
+    assert names[2 : 2 + len(Run.kinds())] == list(Run.kinds())
+    assert names[2:4] == ["prompt", "reference"]
 
 
 @given(texts=st.lists(ANY_TEXT, min_size=1, max_size=4), text=st.none() | ANY_TEXT)

@@ -110,6 +110,7 @@ def header_line(header: TraceHeader) -> str:
 def to_dict(header: Header) -> Line:
     """Return the fields of a header to be written; the paper's target and move are omitted."""
     values = asdict(header)
+    values = {name: values[name] for name in Run.kinds()} | values  # in the order of the settings
     for name in ("sharpness", "move"):
         if values[name] == getattr(Run, name):
             del values[name]
