@@ -155,6 +155,21 @@ def test_events_of_sessions_without_a_name_stop_nobody(monkeypatch, prepare, cap
         assert join(app.url, "late").status_code == (200 if is_guarded else 503)
 
 
+def test_who_knows_a_sessions_name_reads_and_ends_its_run_and_nothing_else_shows_the_name():
+    name = "a-name-that-is-drawn-at-random"
+    with small_app() as app, reading_run(app, "another") as others:
+        assert join(app.url, name).status_code == 200
+        stranger = httpx.stream("GET", f"{app.url}/queue/data?session_hash={name}", timeout=TIMEOUT)
+        with stranger as answer:
+            lines = (line for line in answer.iter_lines() if line.startswith("data:"))
+            assert name not in next(line for line in lines if "process_generating" in line)
+        waiting(lambda: name not in app.queue.pending_messages_per_session)  # the stranger left
+        for path in ("config", "gradio_api/info", "gradio_api/queue/status"):
+            assert name not in httpx.get(app.url.replace("gradio_api", path), timeout=TIMEOUT).text
+        app.let_go()
+        assert name not in json.dumps(until(others, "process_completed"))
+
+
 # The table of sessions.
 
 PLACES = 20
