@@ -50,7 +50,7 @@ def test_no_script_finds_a_setting_by_its_place_in_a_list(path):
 def test_the_player_travels_in_31_kb():
     """Script and style as a server sends them, the builder of nodes included."""
     script = bundle(ROOT / "assets/web/player/player.js")
-    style = (ROOT / "assets/web/player/player.css").read_text(encoding="utf-8")
+    style = sheets(ROOT / "assets/web/player/player")
     assert len(gzip.compress((script + style).encode())) <= 31_000
 
 

@@ -437,7 +437,6 @@ async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(vi
         await page.wait_for_selector(f".qp[data-t='{t}']")
         text = await page.inner_text(".qp-votes")
         assert f"{n} samples, {spent[n - 1]:,} tokens" in text
-        assert "all that this run drew" not in text  # there are enough of them
         marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
         answers = await page.locator(".qp-rivals b").all_inner_texts()
         assert answers == marks

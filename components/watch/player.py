@@ -22,7 +22,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   actions: shell.actions(server),
   enough: (view) => shell.enough(server.diagnose, view),
   run: () => document.querySelector("#watch-run").click(),
-  compare: (player) => shell.compare(player, server),
+  compare: shell.compare(() => api, server),
   ask: server.score_texts && { score: server.score_texts, rewrite: server.rewrite_text },
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });

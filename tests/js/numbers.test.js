@@ -3,7 +3,6 @@ import test from "node:test";
 import {
   affordable,
   axisEnd,
-  decideAlone,
   effective,
   histogram,
   leaders,
@@ -13,12 +12,12 @@ import {
   tally,
   ticks,
   visitsAt,
-  vote,
   votes,
   weights,
   whatIf,
   wilson,
 } from "../../assets/web/player/numbers.js";
+import { decideAlone, vote } from "../../assets/web/shell/rivals.js";
 import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED, SHARP } from "./traces.js";
 

@@ -107,7 +107,7 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.match(words(1, 3), /accepted with probability 0\.223\.$/);
   assert.match(words(2, 3), /certain to be accepted/);
   const same = { ...steps[1], reward: 0, oldReward: 0, correction: 0 };
-  assert.match(narrate(same, 3, 1), /are the same for both texts, so acceptance is certain\.$/);
+  assert.match(narrate(same, 3, 1), /together make α = 1, /);
   assert.match(words(1, 4), /u = 0\.607\.$/);
   assert.equal(words(1, 5),
     "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");

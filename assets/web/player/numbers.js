@@ -167,22 +167,6 @@ export function tally(answers) {
 }
 
 /**
- * The answer with the largest weight; of equal weights, the first to appear. A sample without an
- * answer casts no vote.
- * @param {(string | null)[]} answers
- * @param {number[]} [weight] of each, by default the same
- * @returns {string | null} null if there is none
- */
-export function vote(answers, weight) {
-  /** @type {Map<string, number>} */
-  const sums = new Map();
-  answers.forEach((answer, k) => {
-    if (answer !== null) sums.set(answer, (sums.get(answer) ?? 0) + (weight?.[k] ?? 1));
-  });
-  return [...sums].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
-}
-
-/**
  * How many samples of the model alone cost at most as many tokens; at least one, if there is one.
  * @param {number[]} spent tokens of the first 1, 2, … samples
  * @param {number} tokens
@@ -190,22 +174,6 @@ export function vote(answers, weight) {
 export function affordable(spent, tokens) {
   const n = spent.findIndex((sum) => sum > tokens);
   return n < 0 ? spent.length : Math.max(1, n);
-}
-
-/**
- * What each rule that needs no chain answers from the first n samples of the model alone.
- * @param {import("./parse.js").Trace} trace
- * @param {number} n
- * @returns {[rule: string, answer: string | null][]}
- */
-export function decideAlone({ header, base, tilts, alone }, n) {
-  const [rewards, answers] = [base.slice(0, n), alone.slice(0, n)];
-  /** @type {[string, string | null][]} */
-  const plain = [["mv", vote(answers)]];
-  if (header.rm === "none") return plain;
-  const best = answers[rewards.indexOf(Math.max(...rewards))];
-  const weight = weights(rewards, header.beta, tilts.slice(0, n));
-  return [["bon", best], ...plain, ["wmv", vote(answers, weight)]];
 }
 
 /**

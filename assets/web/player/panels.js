@@ -18,7 +18,6 @@ import {
   affordable,
   answersTo,
   axisEnd,
-  decideAlone,
   effective,
   histogram,
   mean,
@@ -405,7 +404,7 @@ export function histogramPanel() {
 /**
  * The states' votes for each answer, those of all chains together, and what other rules answer at
  * the same cost; where there is no answer to read, how long each text stayed.
- * @param {(() => void) | undefined} compare leads to a comparison on this problem
+ * @param {import("./player.js").Rivals | undefined} compare
  * @returns {Part}
  */
 export function answersPanel(compare) {
@@ -415,7 +414,7 @@ export function answersPanel(compare) {
   const agree = h("p.agree");
   const cost = h("span");
   const rivals = h("ol.rivals");
-  const link = button("link", { onclick: compare }, "Compare them");
+  const link = button("link", { onclick: () => compare?.open() }, "Compare them");
   const beside = h("div.agree", h("p", h("i.alone"), " ", term("base", "The model alone"),
     " for as many tokens: ", cost, " ", compare ? link : null), rivals);
   const effect = h("p.agree", { role: "status" });
@@ -459,14 +458,12 @@ export function answersPanel(compare) {
       const open = !trace.answers.length;
       show(later, !open);
       effect.replaceChildren(...(late.checked && !open ? changed(view) : []));
-      const tokens = tokensTo(trace, seen);
-      const n = open ? 0 : affordable(trace.spent, tokens);
+      const n = open ? 0 : affordable(trace.spent, tokensTo(trace, seen));
       const alone = tally(trace.alone.slice(0, n));
       show(beside, n);
       if (n) {
-        const less = trace.spent[n - 1] < 0.9 * tokens ? ", all that this run drew" : "";
-        put(cost, `${many(n, "sample")}, ${tokenCount(trace.spent[n - 1])}${less}.`);
-        rivals.replaceChildren(...decideAlone(trace, n).map(([rule, answer]) =>
+        put(cost, `${many(n, "sample")}, ${tokenCount(trace.spent[n - 1])}.`);
+        rivals.replaceChildren(...(compare?.decide(trace, n) ?? []).map(([rule, answer]) =>
           h("li", term(rule), " ", h("b", answerText(trace, answer)))));
       }
       const from = Math.min(burnIn, seen);

@@ -55,6 +55,13 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @typedef {Record<"score" | "rewrite", (request: object) => Promise<any>>} Ask
  */
 /**
+ * Rules that need no chain.
+ * @typedef {object} Rivals
+ * @property {(trace: Trace, n: number) => [rule: string, answer: string | null][]} decide from the
+ *   first n samples
+ * @property {() => void} open a comparison of all rules on this run
+ */
+/**
  * @typedef {object} Options
  * @property {string} [text] a whole trace
  * @property {string} [name] what it is called
@@ -66,7 +73,7 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @property {Ask} [ask] the server about single texts
  * @property {(view: View) => Promise<string>} [enough] whether a run was long enough
  * @property {() => void} [run] draw a run of the problem that waits for one
- * @property {(player: Player) => void} [compare] open a comparison of all rules on this run
+ * @property {Rivals} [compare] what other rules decide
  */
 
 const TABS = {
@@ -131,8 +138,7 @@ export function mount(element, options = {}) {
     setChain, last, close: () => tabs.close() });
   const text = textPane();
   const phases = phaseStrip(goPhase);
-  const { compare } = options;
-  const walk = [tracePanel(seek), beadList(seek), answersPanel(compare && (() => compare(api)))];
+  const walk = [tracePanel(seek), beadList(seek), answersPanel(options.compare)];
   const below = [costLine(), enoughLine(options.enough), ifsRow(), histogramPanel(),
     ratePanel(seek)];
   const parts = [text, phases, ...walk, ...below];

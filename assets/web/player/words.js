@@ -208,9 +208,8 @@ const STORY = [
     if (step.refused !== null) return "There is no proposal, so the old text stays.";
     const last = { suffix: "length", weighted: "weight", block: "the rest" }[kind];
     const all = step.sharp ? `Reward, probability and ${last}` : `Reward and ${last}`;
-    if (logRatio === 0) return `${all} are the same for both texts, so acceptance is certain.`;
-    return logRatio > 0
-      ? `${all} together favor the proposal, so it is certain to be accepted.`
+    return logRatio >= 0
+      ? `${all} together make α = 1, so the proposal is certain to be accepted.`
       : `So the proposal is accepted with probability ${pair(u, alpha)[1]}.`;
   },
   (step, beta) => {

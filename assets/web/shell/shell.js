@@ -17,6 +17,7 @@ import { holdLinked, holds, release } from "./hold.js";
 import { QAlignList } from "../list/list.js";
 import { drawHere, here, stopHere } from "./here.js";
 import { RUN, SET, STEP, linkTo, named, namesRun, partsOf, stepOf } from "./links.js";
+import { decideAlone } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -300,16 +301,18 @@ export const QAlignShell = {
   },
   pose,
   /**
-   * Open Compare with the settings of the run that Watch shows.
-   * @param {Player} api
-   * @param {Server} server
+   * What other rules decide on the run that Watch shows, and Compare with its settings.
+   * @type {(of: () => Player, server: Server) => import("../player/player.js").Rivals}
    */
-  async compare(api, server) {
-    const reply = await queryOf(api, server);
-    if ("error" in reply) api.tell(`This run cannot be compared. ${reply.error}`);
-    else window.location.assign(linkTo(window.location.href, "compare",
-      { ...partsOf(new URLSearchParams()), compare: parameters(reply.query) }));
-  },
+  compare: (of, server) => ({
+    decide: decideAlone,
+    async open() {
+      const reply = await queryOf(of(), server);
+      if ("error" in reply) of().tell(`This run cannot be compared. ${reply.error}`);
+      else window.location.assign(linkTo(window.location.href, "compare",
+        { ...partsOf(new URLSearchParams()), compare: parameters(reply.query) }));
+    },
+  }),
   seek(/** @type {number} */ t) {
     if (source !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
   },
