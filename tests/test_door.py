@@ -424,7 +424,7 @@ async def test_a_space_runs_in_the_frame_of_its_host_and_in_no_other(
                 await page.evaluate(show, f"{address}?steps=4")
                 frame = page.frame_locator("#app")
                 await frame.locator("#watch-run").click()
-                await frame.locator("#watch").get_by_text("Finished").first.wait_for()
+                await frame.locator("#watch").get_by_text("All texts are drawn").first.wait_for()
             finally:
                 await page.close()
 

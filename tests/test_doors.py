@@ -46,7 +46,7 @@ ADDED = '    patience: int = setting(3, "Patience", "how long to wait", min=0, m
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """What `doors_client.py` found in a copy of the project that has one line more."""
+    """What `doors_client.py` found in a copy with one field more, which the runner applies."""
     root = tmp_path_factory.mktemp("house")
     for name in ("qalign_core", "qalign_study", "components"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,6 +56,10 @@ def house(tmp_path_factory):
     path = root / "qalign_core" / "run.py"
     before, after = path.read_text("utf-8").split(AFTER)
     path.write_text(f"{before}{ADDED}{AFTER}{after}", "utf-8")
+    runner = root / "qalign_core" / "record" / "runner.py"
+    applied = "APPLIES = frozenset("
+    assert applied in (text := runner.read_text("utf-8"))
+    runner.write_text(text.replace(applied, 'APPLIES = {"patience"} | frozenset('), "utf-8")
     result = subprocess.run(
         [sys.executable, ROOT / "tests" / "doors_client.py", root, "patience", "5"],
         cwd=root,

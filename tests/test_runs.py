@@ -287,7 +287,7 @@ async def test_what_must_be_said_of_a_model_stands_in_the_status():
         assert "approximate" in feed.status.text
 
     last = await last_of(runs.stream("a", work))
-    assert last.status.text == "Finished; approximate: prefixes re-tokenised"
+    assert last.status.text == "All texts are drawn; approximate: prefixes re-tokenised"
 
 
 async def test_a_load_says_how_far_it_is():

@@ -167,7 +167,7 @@ def test_an_import_of_what_is_not_exported_is_refused(tmp_path):
         bundle(page)
 
 
-def test_style_sheets_travel_without_comments_and_indentation(tmp_path):
+def test_style_sheets_travel_without_comments_and_line_breaks_between_rules(tmp_path):
     (tmp_path / "a.css").write_text("/* why\n   so */\n.a {\n\tcolor: red; /* here */\n}\n")
     (tmp_path / "b.css").write_text(".b { }\n")
-    assert sheets(tmp_path / "a", tmp_path / "b") == ".a {\ncolor: red; }\n.b { }\n"
+    assert sheets(tmp_path / "a", tmp_path / "b") == ".a {color: red; }.b { }"

@@ -238,7 +238,7 @@ class Runs:
         try:
             async with self._place(feed, patient):
                 await work(feed)
-            text = "; ".join(["Finished", *feed.notes])
+            text = "; ".join(["All texts are drawn", *feed.notes])
             feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
             feed.status = STOPPED

@@ -27,7 +27,8 @@ const draw = (trace, t, phase = LAST) =>
   drawStep(momentOf(trace, 0, t, phase, 0), colours, wide);
 
 /** What a drawing says, as one text. */
-const textOf = (shape) => (Array.isArray(shape) ? shape.slice(2).map(textOf).join(" ") : shape ?? "");
+const textOf = (shape) =>
+  (Array.isArray(shape) ? shape.slice(2).map(textOf).join(" ") : shape ?? "");
 
 /** All elements of a drawing. */
 const all = (shape) => [shape, ...shape.slice(2).filter(Array.isArray).flatMap(all)];
@@ -98,7 +99,8 @@ test("at its cut a block's picture keeps the rest of the text, and shows no new 
 
 test("votes are those of the step's last verdict", () => {
   const trace = parse(FOUR);
-  const of = (t, phase) => textOf(votesFigure(momentOf(trace, 0, t, phase, 0), colours, wide).draw());
+  const of = (t, phase) =>
+    textOf(votesFigure(momentOf(trace, 0, t, phase, 0), colours, wide).draw());
   assert.match(of(2, LAST), /3 states +5 +2 67% +4 +1 33%$/);
   assert.match(of(2, 3), /2 states +5 +2 100%$/);
 });

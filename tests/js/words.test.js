@@ -95,7 +95,8 @@ test("whether several chains agree is said with the answers that lead in each", 
 });
 
 test("each phase says what happened, from a place to a verdict", () => {
-  assert.match(words(0, LAST), /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
+  assert.match(words(0, LAST),
+    /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
   assert.match(words(1, 0), /Every token/);
   assert.equal(words(1, 1), "The model keeps the first 1 token and rewrites the rest.");
   assert.equal(narrate({ ...steps[1], index: 0 }, 1, 1),
@@ -134,7 +135,8 @@ test("any of a list of right answers is right, and what is no list is one answer
 });
 
 test("a grader in the user's file is named without its folder, and no other is", () => {
-  const names = ["/home/me/a b/roman.py:Roman", "C:\\me\\roman.py:Roman", "number", null, undefined];
+  const names =
+    ["/home/me/a b/roman.py:Roman", "C:\\me\\roman.py:Roman", "number", null, undefined];
   const own = " · answers read by roman.py:Roman";
   assert.deepEqual(names.map((extractor) => graderName({ extractor })), [own, own, "", "", ""]);
 });

@@ -139,7 +139,7 @@ export class BrowserEngine {
       ended() {
         window.clearTimeout(waiting);
         update();
-        say("finished", `Finished in your browser · ${seed}`);
+        say("finished", `All texts are drawn, in your browser · ${seed}`);
       },
       failed,
     });

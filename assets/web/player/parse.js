@@ -62,7 +62,7 @@ import { isRight, keepVerdict } from "./words.js";
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
  * @property {Map<string, number>} states of all chains that have each answer
- * @property {Map<string, boolean>} verdicts of the run's grader, where comparing texts is not enough
+ * @property {Map<string, boolean>} verdicts of the run's grader, where texts are not enough
  * @property {string[]} colours the wrong answers that have a colour of their own, each in its place
  * @property {{ reason: string, message: string } | null} end
  * @property {number} lines
