@@ -58,7 +58,8 @@ def house(tmp_path_factory):
     path.write_text(f"{before}{ADDED}{AFTER}{after}", "utf-8")
     runner = root / "qalign_core" / "record" / "runner.py"
     applied = "APPLIES = frozenset("
-    assert applied in (text := runner.read_text("utf-8"))
+    text = runner.read_text("utf-8")
+    assert applied in text
     runner.write_text(text.replace(applied, 'APPLIES = {"patience"} | frozenset('), "utf-8")
     result = subprocess.run(
         [sys.executable, ROOT / "tests" / "doors_client.py", root, "patience", "5"],
