@@ -11,7 +11,7 @@ import pytest
 import test_rooms
 from test_rooms import PROMPT, SETTINGS, STOPS, a_class, do, rewards_of, until
 
-from components.room.messages import Figures
+from components.room.messages import Figures, class_message, member_message, room_message
 from components.room.rooms import POOL, Room, key_of
 from components.room.service import RoomService
 from components.room.snapshot import save_class
@@ -43,7 +43,7 @@ async def keep(service: RoomService, lead: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_the_table_has_every_prediction_state_and_vote(service):
-    lead, _room, members = await a_lesson(service)
+    lead, room, members = await a_lesson(service)
     kept = await keep(service, lead)
     rows = list(csv.DictReader(io.StringIO(kept["table"])))
     rows_of_predictions = [(r["who"], r["at"], r["answer"], r["value"], r["right"]) for r in rows
@@ -52,8 +52,13 @@ async def test_the_table_has_every_prediction_state_and_vote(service):
         ("1", "2", "up", "down", "False"),
         ("1", "3", "12.5", "", ""),  # its answers are not open: the table does not tell them
         ("2", "2", "down", "down", "True"),
+        ("2", "3", "", "", ""),  # a row for those who did not answer
         ("3", "2", "up", "down", "False"),
+        ("3", "3", "", "", ""),
     ]
+    answers = [r for r in rows if r["kind"] == "prediction"]
+    assert all(r["lesson"] == room.lesson.name and r["question"] for r in answers)
+    assert all(bool(r["time"]) == bool(r["answer"]) for r in answers)
     states = [(int(r["who"]), int(r["at"]), float(r["value"])) for r in rows
               if r["kind"] == "state"]  # fmt: skip
     assert states == [
@@ -63,6 +68,26 @@ async def test_the_table_has_every_prediction_state_and_vote(service):
     assert votes == {"base", "class", "target"}
     assert [stop["title"] for stop in kept["stops"]] == ["Which?", "How many?"]
     assert [stop["value"] for stop in kept["stops"]] == ["down", None]
+
+
+async def test_names_are_in_the_saved_class_and_on_no_screen(service):
+    lead, room, members = await a_lesson(service)
+    for named, status in ((False, 409), (True, 422)):  # numbers only; then no name at all
+        room.named = named
+        with pytest.raises(HTTPRefusal) as refused:
+            service.set_name(room.code, members[0].token, {"name": " " if named else "Ann"})
+        assert refused.value.status == status
+    service.set_name(room.code, members[0].token, {"name": " Ann  Example "})
+    kept = await keep(service, lead)
+    rows = list(csv.DictReader(io.StringIO(kept["table"])))
+    assert {r["name"] for r in rows if r["who"] == "1"} == {"Ann Example"}
+    others = [member_message(room, m) for m in members[1:]]
+    screens = [room_message(room), class_message(room, 0.0), *others]
+    assert "Ann" not in json.dumps(screens)
+    seat = await service.open({"session": kept["session"]}, "")
+    reopened = service.rooms.find(seat["code"])
+    assert [m.name for m in reopened.members.values()] == ["Ann Example", "", ""]
+    assert reopened.named
 
 
 async def test_no_answer_in_the_table_is_a_formula_of_a_spreadsheet(service, monkeypatch):
@@ -82,7 +107,7 @@ async def test_a_class_is_opened_again_as_it_was(service):
     new = await service.open({"session": session}, "here")
     assert new["code"] == lead["code"]  # so the members' link still leads there
     assert new["token"] != lead["token"]
-    again = service.rooms.find(new["code"])
+    reopened = service.rooms.find(new["code"])
     for number, guesses, rewards, token in before:
         assert service.join(new["code"], token) == {
             "code": new["code"],
@@ -112,12 +137,12 @@ async def test_the_model_alone_says_the_same_in_a_class_that_is_opened_again(ser
     session = (await keep(service, lead))["session"]
     await do(service, lead, "end")
     new = await service.open({"session": session}, "here")
-    again = service.rooms.find(new["code"])
+    reopened = service.rooms.find(new["code"])
     await until(lambda: len(again.pool) > POOL / 2)
     assert (
         Figures(again).to_dict()["base"] == before[0][: len(again.pool)]
     )  # fewer: the page says so
-    await until(lambda: len(again.pool) == POOL and all(m.t == 40 for m in again.members.values()))
+    await until(lambda: len(again.pool) == POOL and all(m.t == 40 for m in reopened.members.values()))
     assert [Figures(again).to_dict()[name] for name in ("base", "weights")] == before
     other = await service.open(SETTINGS | {"prompt": "Is 2 + 2 = 4?"}, "here")  # samples of its own
     await until(lambda: len(service.rooms.find(other["code"]).pool) == POOL)

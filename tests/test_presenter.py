@@ -127,7 +127,7 @@ async def test_keys_work_wherever_the_focus_is_and_every_phase_is_read_from_the_
 async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson={LESSON.name}&stop=2&present=1", first=True)
     stop, following = LESSON.stops[1:3]
-    await page.wait_for_selector(f".pr-words h2:text-is('{stop.ask.question}')")
+    await page.wait_for_selector(f".pr-words .pr-ask:text-is('{stop.ask.question}')")
     async with page.expect_popup() as opened:
         await page.keyboard.press("s")
     notes = await opened.value
@@ -160,14 +160,12 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     assert notes.is_closed()
 
 
-async def test_a_hidden_figure_says_what_it_waits_for(visit, toy_app):
+async def test_a_figure_ends_where_the_answer_would_begin_until_it_is_given(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson=worth&stop=2&present=1", first=True)
-    await page.wait_for_selector("#results-error", state="attached")
-    value = "getComputedStyle(document.querySelector('#results-error'), '::before').content"
-    figure = page.locator("#results-error svg").first
-    await page.wait_for_function(f"{value}.includes('Hidden until the prediction is made')")
-    await figure.wait_for(state="hidden")
-    assert await page.evaluate(f"parseFloat({value.replace('.content', '.fontSize')}) * 1.5") >= 26
+    await page.wait_for_selector(".pr-exhibit h3:text-is('Right answers, up to 16 samples')")
+    ends = "[...document.querySelectorAll('.pr-exhibit circle')].map((dot) => dot.cx.baseVal.value)"
+    before = max(await page.evaluate(ends))
+    assert await page.locator(".pr-words .pr-ask").is_visible()
     await page.keyboard.press("PageDown")
-    await page.wait_for_function(f"{value} === 'none'")
-    await figure.wait_for(state="visible")
+    await page.wait_for_selector(".pr-exhibit h3:text-is('Right answers')")
+    assert max(await page.evaluate(ends)) > before + 100

@@ -318,7 +318,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
         saved[kind] = tmp_path / (await download.value).suggested_filename
         await (await download.value).save_as(saved[kind])
         assert saved[kind].suffix == f".{kind}"
-    assert saved["csv"].read_text(encoding="utf-8").startswith("kind,who,at,answer,value,right")
+    assert saved["csv"].read_text(encoding="utf-8").startswith("kind,who,name,lesson,at,question,")
     errors: list[str] = []
     page = await opened(browser, errors, saved["html"].as_uri())
     assert await page.locator("svg.room-class .room-chains").count() == 1

@@ -59,7 +59,7 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
 
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
-    names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
+    names = ("player", "shell", "gallery", "compare", "lab", "learn", "exhibit", "presenter")
     parts = [WEB / name / name for name in names]
     styled = [*parts, *(path.with_suffix("") for path in LATER.values())]
     css = dictionary.style() + sheets(*styled)

@@ -1,22 +1,22 @@
-"""Exhibits: the data that a room shows of the place of a stop, on phones and on the projector.
+"""Exhibits: the data that a room or a presenter shows of the place of a stop.
 
-An exhibit is texts, tokens, rows of numbers, shares as bars, and chains on one axis. While a
-prediction is open, an exhibit does not contain its answer; that number is "?".
+An exhibit is texts, tokens, rows of numbers, shares as bars, charts, and chains on one axis. While
+a prediction is open, an exhibit does not contain its answer; that number is "?".
 """
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from components.common.evaluated import TITLES
+from components.learn.charts import lab_charts, result_charts, weight_chart
 from components.learn.facts import (
     FACTS,
     ChainFacts,
-    LabFacts,
     Place,
     ResultFacts,
-    Share,
     format_value,
     run_of,
     value_of,
@@ -27,28 +27,30 @@ from qalign_core.decide.rules import best_reward
 from qalign_core.registry import load_language_model
 from qalign_core.types import Response, TraceHeader
 from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
-from qalign_study.sheet.words import names_of, number, percent
+from qalign_study.sheet.words import names_of, percent
 
 MOST = 4
-"""The number of answers of a vote, or of samples, that are shown."""
+"""The number of answers of a vote that are shown."""
+IN_A_ROW = 8
+"""Samples whose answers share a row."""
 STEP = ((0, "Tokens", "length", "new_length"), (2, "Reward", "reward", "new_reward"),
         (2, "β", "beta"), (3, "Acceptance probability", "alpha"), (4, "Coin", "u"),
         (5, "Accepted", "taken"))  # fmt: skip
 """For each number of a step: the phase from which it is known, its name, and its facts."""
-SETTINGS = {"lm": "Language model", "mistake": "Rule", "beta": "β", "sharpness": "Sharpness",
+SETTINGS = {"lm": "Language model", "beta": "β", "sharpness": "Sharpness",
             "hack-beta": "β"}  # fmt: skip
 SECTIONS = {
     "Beta": {
         "rate": "Proposals accepted",
-        "reward": "Mean reward of the target, in SD above the model’s",
-        "distance": "Distance of the target from the model (KL, nats)",
+        "reward": "Mean reward of the target, in SD",
+        "distance": "Its distance from the model, in nats",
         "patience": "Steps to within 1% of the target",
     },
     "Break it": {
-        "reward": "Mean reward under the right rule, in SD",
-        "wrong_reward": "Mean reward under this rule, in SD",
-        "right_length": "Mean length under the right rule, in tokens",
-        "wrong_length": "Mean length under this rule, in tokens",
+        "reward": "Mean reward, right rule, in SD",
+        "wrong_reward": "Mean reward, this rule, in SD",
+        "right_length": "Mean length, right rule, in tokens",
+        "wrong_length": "Mean length, this rule, in tokens",
         "lost": "Distance from the target, 0 to 1",
     },
     "Convergence": {"patience": "Steps to within 1% of the target"},
@@ -66,19 +68,25 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
 
     Returns:
         {"texts": (name, kept, written) each, "rows": (name, value) each, "bars": (name, shares)
-        each, "walk": chains on one axis, or None, "tokens": a proposal with the model's probability
-        of each token, or None}.
+        each, "charts": as `components/learn/charts.py` makes them, "walk": chains on one axis, or
+        None, "tokens": a proposal with the model's probability of each token, or None}.
     """
     ask = stop.ask
     place = ask.then if ask and (answered or ask.then.page != stop.at.page) else stop.at
     highlight = ask.highlight if ask and answered else stop.highlight
-    content: dict[str, Any] = {"texts": [], "rows": [], "bars": []}
+    content: dict[str, Any] = {"texts": [], "rows": [], "bars": [], "charts": []}
     content |= {"walk": None, "tokens": None}
     open_ = None if answered else ask
     if place.page == "watch":
-        _watch(content, place, highlight, open_)
+        if highlight == "problem":
+            trace = run_of(place.run)
+            content["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
+            _samples(content, place, ask, answered=answered)
+        else:
+            _watch(content, place, highlight, open_)
     elif place.page == "lab":
         _lab(content, stop.at, ask, open_)
+        content["charts"] = lab_charts(stop.at, ask, answered=answered)
     elif place.page == "results":
         _results(
             content, ResultFacts(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_
@@ -97,10 +105,7 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
     content["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
     step = trace.chains[place.chain][place.step]
     old, new = step.current.response, step.proposal.response
-    if highlight == "problem":
-        content["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of._answer(s)}")
-                        for k, s in enumerate(trace.pool[:MOST], 1)]  # fmt: skip
-    elif place.step == 0:
+    if place.step == 0:
         content["texts"].append(("The first draft", "", old.text))
         content["rows"] = [("Its tokens", of.length())]
     elif place.tab == "tokens":
@@ -135,10 +140,35 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
         elif not hides:
             content["rows"] = [(f"Most states of chain {k} say", f"{first} ({share})")
                             for k, ((first, _, share), *_) in enumerate(votes, 1)]  # fmt: skip
-    if trace.pool and (ask is None and highlight in ("problem", "votes")):
+    if trace.pool and ask is None and highlight == "votes":
         content["bars"].append(
             (f"{of.samples()} samples of the model alone", _shares(trace.pool, of))
         )
+
+
+def _samples(content: dict[str, Any], place: Place, ask: Ask | None, *, answered: bool) -> None:
+    """Fill in the model's own samples: their answers, rewards or weights, as the question needs."""
+    of, (fact, _, first) = ChainFacts(place), (ask.fact if ask else "").partition(":")
+    if fact == "weights_worth":
+        worth = format_value(of.weights_worth()) if answered else "?"
+        content["charts"] = [weight_chart(place)]
+        content["rows"] = [("Samples", of.samples()), ("Equal weights that they are worth", worth)]
+    elif fact == "best_reward":
+        says = Counter(map(of._answer, of._pool)).most_common(MOST)
+        content["rows"] = [(f"{n} samples say {answer}: mean reward",
+                            format_value(of.rewarded(answer))) for answer, n in says]  # fmt: skip
+        best = format_value(of.best_reward()) if answered else "?"
+        content["rows"].append((f"The best sample says {of.best_says()}: reward", best))
+    else:
+        n = int(first or 24)
+        answers = [of._answer(each) for each in of._pool[:n]]
+        content["rows"] = [(f"Samples {k + 1} to {min(k + IN_A_ROW, n)}",
+                            " ".join(answers[k : k + IN_A_ROW]))
+                           for k in range(0, len(answers), IN_A_ROW)]  # fmt: skip
+        if answered and first:
+            content["bars"] = [(f"The first {n}", _shares(of._pool[:n], of))]
+        if not ask:
+            content["bars"].append((f"All {of.samples()} samples", _shares(of._pool, of)))
 
 
 def _tokens(content: dict[str, Any], header: TraceHeader, text: Response) -> None:
@@ -168,13 +198,12 @@ def _lab(content: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None)
     section = after.get("opened", "Beta")
     if section == "A wrong reward":
         before, after = ({"hack-beta": "1", **each, "beta": ""} for each in (before, after))
-        _wrong_reward(content, then if open_ is None else at, open_)
-    changed = {name for name in SETTINGS if before.get(name) != after.get(name)}
-    content["rows"] += [("The world", "121 texts of up to 4 letters")] * (
-        section != "A wrong reward"
-    )
+        _wrong_reward(content)
+    changed = {name for name in (*SETTINGS, "mistake") if before.get(name) != after.get(name)}
     content["rows"] += [(SETTINGS[name], _arrow(before.get(name, "1"), after[name]))
-                     for name in SETTINGS if after.get(name)]  # fmt: skip
+                        for name in SETTINGS
+                        if after.get(name) and (name in changed or name != "hack-beta")
+                        ]  # fmt: skip
     open_facts = [ask.fact] if ask and ask.fact else list(ask.options) if ask else []
     for fact, name in SECTIONS[section].items():
         old, new = (format_value(value_of(fact, place)) for place in (at, then))
@@ -190,28 +219,19 @@ def _arrow(old: object, new: object) -> str:
     return f"{new}" if old == new else f"{old} → {new}"
 
 
-def _wrong_reward(content: dict[str, Any], place: Place, open_: Ask | None) -> None:
-    """Fill in three answers, and how often each method finds the right one."""
-    example, of = Example(), LabFacts(place)
+def _wrong_reward(content: dict[str, Any]) -> None:
+    """Fill in three answers, with their rewards and their shares of the samples."""
+    example = Example()
     content["rows"] = [
         (f"{answer}: {meaning}", f"reward {reward:g}, {percent(base)} of samples")
         for answer, meaning, base, reward in zip(
             ANSWERS, MEANINGS, example.base, example.rewards, strict=True)
     ]  # fmt: skip
-    if open_ is None:
-        rewards = ", ".join(format_value(of.hack_reward(n)) for n in ("8", "128"))
-        content["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
-        for n in ("8", "128"):
-            shares = ((w.word, Share(of._way(id_, n).accuracy)) for id_, w in names_of().items())
-            content["bars"].append((f"Right with {n} samples or states", _bars(shares)))
 
 
 def _results(content: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
     """Fill in a set of problems, and how often each method is right."""
     header = of._set.results.header
     content["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
-                    ("A single sample is right", format_value(of.at_first(best_reward.id))),
-                    ("Compute", f"that of {of.budget()} samples")]  # fmt: skip
-    if open_ is None:
-        bars = _bars((idea.word, of.right(method)) for method, idea in names_of().items())
-        content["bars"] = [("Right at this compute", bars)]
+                    ("A single sample is right", format_value(of.at_first(best_reward.id)))]  # fmt: skip
+    content["charts"] = result_charts(of, answered=open_ is None)

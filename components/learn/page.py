@@ -12,6 +12,7 @@ import gradio as gr
 
 from components.common.options import PLAIN
 from components.common.rpc import server_functions
+from components.learn.exhibit import build_exhibit
 from components.learn.facts import RUNS, Place, Share, format_value, run_of, value_of
 from components.learn.lessons import (
     HIGHLIGHTS,
@@ -180,13 +181,19 @@ def build_panel(*, first: bool) -> gr.HTML:
             raise ValueError(f"no lesson shows a run {str(name)[:40]!r}")
         return (RUNS / f"{name}.jsonl").read_text(encoding="utf-8")
 
+    def exhibit(request: dict[str, Any]) -> dict[str, Any]:
+        stops = known[str(request["lesson"])].stops
+        return build_exhibit(
+            stops[int(request["stop"]) % len(stops)], answered=request.get("answered") is True
+        )
+
     return gr.HTML(
         "",
         html_template="",
         js_on_load=PANEL,
         first=lesson_message(next(iter(known.values()))) if first else None,
         list=list_lessons(),
-        server_functions=server_functions(lesson, check, run),
+        server_functions=server_functions(lesson, check, run, exhibit),
         elem_id="learn-host",
         visible="hidden",
         **PLAIN,

@@ -40,6 +40,7 @@ def room_message(room: Room) -> dict[str, Any]:
         "run": {name: getattr(room.run, name) for name in RUN_SETTINGS},
         "pace": room.caps.pace,
         "every": room.every,
+        "named": room.named,
         "reference": room.run.reference if room.solved else None,
         "stop": None,
     }
@@ -70,6 +71,7 @@ def member_message(room: Room, member: Member) -> dict[str, Any]:
     prediction = member.predictions.get(room.stop, "")
     message: dict[str, Any] = {
         "number": member.number,
+        "name": member.name,
         "t": member.t,
         "prediction": prediction,
         "replay_until": member.replay_until,
@@ -80,7 +82,9 @@ def member_message(room: Room, member: Member) -> dict[str, Any]:
         outcome = room.outcome_of(prediction) if prediction else room.opened[room.stop]
         message["outcome"] = {
             "right": outcome["right"] if prediction else None,
-            "explanation": outcome["explanation"],
+            "explanation": outcome["explanation"]
+            if prediction
+            else _without_yes(str(outcome["explanation"])),
         }
     if member.last is not None:
         message |= _step_message(member.last)

@@ -13,7 +13,7 @@ from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import load_trace
 from qalign_study.export import dictionary
-from qalign_study.export.scripts import WEB, bundle
+from qalign_study.export.scripts import WEB, bundle, sheets
 
 RECORDED = ("watch", "stuck", "climb")
 """The recorded runs whose problems and betas are on offer."""
@@ -39,7 +39,7 @@ def problems() -> tuple[dict[str, Any], ...]:
 
 @cache
 def _page_ends() -> tuple[str, str]:
-    style = dictionary.style() + (WEB / "room" / "room.css").read_text(encoding="utf-8")
+    style = dictionary.style() + sheets(WEB / "exhibit" / "exhibit", WEB / "room" / "room")
     script = dictionary.script() + bundle(WEB / "room" / "room.js")
     before = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

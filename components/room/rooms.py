@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakSet
 
@@ -33,6 +34,8 @@ LARGEST = 1e6
 """The largest number that can be predicted."""
 MAX_PREDICTION = 40
 """The most characters of a prediction."""
+MAX_NAME = 60
+"""The most characters of a member's name."""
 STEPS, TRIES = 30, 30
 """The game: steps of the chain whose score is to be beaten, and texts that a member may try."""
 LONGEST, HIGHEST = 2000, 100.0
@@ -143,7 +146,9 @@ class Member:
         token: as the member's browser stores it; "" until a member of a saved class is back.
         seen: when a screen last followed from it.
         streams: screens that follow now; only the newest is served.
+        name: of a class with names; "" until the member has given one.
         predictions: by the number of their stop.
+        times: when each was last sent, in UTC.
         states: of the chain so far, without their tokens.
         replay_until: the step that the chain of a saved class had reached; up to it, the chain is
             drawn again without waiting for the class.
@@ -163,7 +168,9 @@ class Member:
     token: str = ""
     streams: int = 0
     screen: object = None
+    name: str = ""
     predictions: dict[int, str] = field(default_factory=dict)
+    times: dict[int, str] = field(default_factory=dict)
     states: list[ScoredResponse] = field(default_factory=list)
     replay_until: int = -1
     drawer: str = ""
@@ -196,6 +203,7 @@ class Room:
         lesson: the lesson that is taught, if there is one.
         stop: the stop at which the class is.
         opened: the outcomes of the stops whose answers are shown.
+        named: whether members give their names, which only the saved class shows.
         solved: whether the right answer of the problem is shown.
         goal: the step up to which chains may go; −1 while they are paused.
         round: counts the runs of this room.
@@ -217,7 +225,7 @@ class Room:
         self.born = self.seen = now
         self.screens: WeakSet[Screen] = WeakSet()
         self.members: dict[str, Member] = {}
-        self.door, self.solved = True, False
+        self.door, self.solved, self.named = True, False, False
         self.stop = self.round = self.version = self.news = 0
         self.opened: dict[int, Mapping[str, Any]] = {}
         self.goal = -1
@@ -294,6 +302,23 @@ class Room:
                 "wait for the next question",
             )
         member.predictions[at] = parse_prediction(stops[at]["ask"], value)
+        member.times[at] = datetime.now(UTC).isoformat(timespec="seconds")
+        member.version += 1
+        self.news += 1
+
+    def set_name(self, member: Member, name: object, now: float) -> None:
+        """Record the name that a member gives.
+
+        Raises:
+            HTTPRefusal: it is not a short text, or this class has numbers only.
+        """
+        member.bucket.take(now)
+        if not self.named:
+            raise HTTPRefusal(409, "this class has numbers only, and no names")
+        text = " ".join(str(name).split()) if is_text(name) else ""
+        if not 0 < len(text) <= MAX_NAME:
+            raise HTTPRefusal(422, f"a name has 1 to {MAX_NAME} characters; write yours")
+        member.name = text
         member.version += 1
         self.news += 1
 

@@ -64,7 +64,8 @@ def room_routes(
         service.require_instructor(code, token)
         return {"rows": await asyncio.to_thread(qr_rows, request.get("link"))}
 
-    actions = {"join": join, "qr": qr, "predict": service.predict, "states": service.record_states,
+    actions = {"join": join, "qr": qr, "predict": service.predict, "name": service.set_name,
+               "states": service.record_states,
                "score": service.score_text, "lead": service.lead}  # fmt: skip
     handlers = {"open": open_room, **{name: answer_json(act) for name, act in actions.items()}}
     return [

@@ -122,6 +122,7 @@ class RoomService:
                 ) from error
         room = self.rooms.open(run, lesson, normalize_code(settings.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
+        room.named = request.get("named") is True
         if session:
             try:
                 await asyncio.to_thread(restore, room, session, now)
@@ -158,6 +159,16 @@ class RoomService:
         """
         room, member = self._find_member(code, token)
         room.predict(member, request.get("stop"), request.get("prediction"), self.rooms.clock())
+        return {}
+
+    def set_name(self, code: object, token: str, request: Mapping[str, object]) -> dict[str, Any]:
+        """Record the name that a member gives to a class with names.
+
+        Raises:
+            HTTPRefusal: it is no name, or the class has numbers only.
+        """
+        room, member = self._find_member(code, token)
+        room.set_name(member, request.get("name"), self.rooms.clock())
         return {}
 
     def record_states(
@@ -250,7 +261,7 @@ class RoomService:
             case "keep":
                 return await asyncio.to_thread(save_class, room)
             case "end":
-                self.rooms.close(room, "the instructor has closed this room; thank you for coming")
+                self.rooms.close(room, "the instructor has closed this room")
                 self._stop(room)
             case _:
                 raise HTTPRefusal(422, "an instructor can turn, reveal, solve, run, step, "

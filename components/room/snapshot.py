@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 
 from components.room.messages import Figures
-from components.room.rooms import TRIES, Room, parse_prediction
+from components.room.rooms import MAX_NAME, TRIES, Room, parse_prediction
 from qalign_core.validation import is_finite, is_text, is_whole
 from qalign_study.serve.refusal import HTTPRefusal
 from qalign_study.sheet.files import csv_of
 
-COLUMNS = ["kind", "who", "at", "answer", "value", "right"]
+COLUMNS = ["kind", "who", "name", "lesson", "at", "question", "answer", "value", "right", "time"]
 NO_SESSION = "this is not a saved class; choose the page that a class was saved as"
 
 
@@ -29,13 +29,15 @@ def save_class(room: Room) -> dict[str, Any]:
     """
     members = [
         {"key": m.key, "number": m.number, "t": max(m.t, m.replay_until), "best": m.best,
-         "tries": m.tries, "said": {str(stop): text for stop, text in m.predictions.items()}}
+         "tries": m.tries, "name": m.name, "times": {str(k): text for k, text in m.times.items()},
+         "said": {str(stop): text for stop, text in m.predictions.items()}}
         for m in room.members.values()
     ]  # fmt: skip
     session = {
         "code": room.code, "prompt": room.run.prompt, "reference": room.run.reference or "",
         "beta": room.run.beta, "seed": room.run.seed, "stop": room.stop, "solved": room.solved,
         "lesson": room.lesson.name if room.lesson else "", "opened": list(room.opened),
+        "named": room.named,
         "members": members,
     }  # fmt: skip
     table = csv_of(pd.DataFrame(_rows(room), columns=COLUMNS))
@@ -43,21 +45,33 @@ def save_class(room: Room) -> dict[str, Any]:
 
 
 def _rows(room: Room) -> Iterator[tuple[object, ...]]:
-    """Yield the rows: predictions by stop, states with rewards, and votes with shares."""
+    """Yield the rows: answers by stop, scores of the game, states with rewards, votes with shares.
+
+    A stop whose question the class has seen has one row per member, with or without an answer.
+    """
     right: Any = room.run.reference
+    lesson, stops = (room.lesson.name, room.lesson.stops) if room.lesson else ("", ())
+    asked = [k for k in range(len(stops)) if k in room.opened or room.count_predictions(k)]
     for member in room.members.values():
-        for stop, prediction in sorted(member.predictions.items()):
+        who = member.number, member.name
+        for stop in asked:
+            prediction = member.predictions.get(stop, "")
             outcome = room.outcome_of(prediction, stop) if stop in room.opened else {}
-            value, is_right = outcome.get("value", ""), outcome.get("right", "")
-            yield "prediction", member.number, stop + 1, prediction, value, is_right
+            is_right = outcome.get("right", "") if prediction else ""
+            yield ("prediction", *who, lesson, stop + 1, stops[stop]["ask"]["question"], prediction,
+                   outcome.get("value", ""), is_right, member.times.get(stop, ""))  # fmt: skip
+        if member.best is not None:
+            ahead = member.best > member.reached if member.reached is not None else ""
+            yield "game", *who, "", "", "ln π of the best text", "", member.best, ahead, ""
         for t, state in enumerate(list(member.states)):
             answer = room.read(state.response.text)
             is_right = answer == right if right else ""
-            yield "state", member.number, t, answer or "", state.reward, is_right
+            yield "state", *who, "", t, "", answer or "", state.reward, is_right, ""
     votes = Figures(room).to_dict().get("votes", {})
     for who in sorted(votes.keys() - {"single"}):
         for answer, share in votes[who]:
-            yield "vote", who, "", answer, share, answer == right if right else ""
+            is_right = answer == right if right else ""
+            yield "vote", who, "", "", "", "", answer, share, is_right, ""
 
 
 def _stops(room: Room) -> Iterator[dict[str, Any]]:
@@ -106,6 +120,7 @@ def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
     if room.lesson:
         room.turn(session.get("stop"))
     room.solved = session.get("solved") is True
+    room.named = session.get("named") is True
 
 
 def _restore_member(room: Room, entry: Any, numbers: set[int], now: float) -> None:
@@ -127,11 +142,16 @@ def _restore_member(room: Room, entry: Any, numbers: set[int], now: float) -> No
         and is_whole(tries, 0, TRIES)
         and (best is None or is_finite(best))
         and all(0 <= stop < len(stops) and "ask" in stops[stop] for stop in predictions)
+        and is_text(name := entry.get("name", ""))
+        and len(name) <= MAX_NAME
+        and isinstance(times := entry.get("times", {}), dict)
+        and all(str(k).isdecimal() and is_text(text) for k, text in times.items())
     ):
         raise HTTPRefusal(422, NO_SESSION)
     numbers.add(number)
     member = room.add_member(number, key, now)
     member.replay_until, member.best, member.tries = t, best, tries
+    member.name, member.times = name, {int(k): text[:40] for k, text in times.items()}
     member.predictions = {
         stop: parse_prediction(stops[stop]["ask"], text) for stop, text in predictions.items()
     }

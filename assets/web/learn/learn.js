@@ -4,7 +4,7 @@ import { builder, drawIcon, put, show } from "../dom.js";
 import { share } from "../shell/address.js";
 import { LESSON, STOP } from "../shell/links.js";
 import { fields } from "./ask.js";
-import { isSeen, progress, remember, setSeen } from "./memory.js";
+import { isApart, isSeen, progress, remember, setSeen } from "./memory.js";
 import { goTo, light, player, still } from "./place.js";
 import { saveSheet } from "./sheet.js";
 
@@ -46,6 +46,8 @@ import { saveSheet } from "./sheet.js";
  * @property {(request: { lesson: string, stop: number, prediction: string }) =>
  *   Promise<Outcome>} check
  * @property {(name: string) => Promise<string>} run
+ * @property {(request: { lesson: string, stop: number, answered: boolean }) =>
+ *   Promise<import("../exhibit/exhibit.js").Exhibit>} [exhibit] of a page with a presenter's view
  */
 /** @typedef {{ first: Lesson | null, list: Entry[], value: string }} Props */
 
@@ -313,6 +315,7 @@ async function move({ at, highlight }) {
   const api = player();
   const line = lesson?.runs[at.run] ?? "";
   makeRoom();
+  if (isApart() && at.page !== "watch") return light(""); // the presenter shows its exhibit
   if (at.page === "watch" && api && !api.text.startsWith(line)) {
     api.open(await server.run(at.run), "Recorded run");
   }
@@ -373,6 +376,8 @@ export const QAlignLearn = {
   on: () => (waits() ? check(true) : turn(k + 1)),
   back: () => turn(k - 1),
   again: () => turn(k),
+  /** @type {NonNullable<Server["exhibit"]>} */
+  exhibit: (place) => /** @type {NonNullable<Server["exhibit"]>} */ (server.exhibit)(place),
   /** @type {(initial: Props, calls: Server, trigger: (event: string) => void) => void} */
   mount(initial, calls, trigger) {
     props = initial;

@@ -50,6 +50,9 @@ export function setApart(on) {
   kept = on ? { seen: true, lessons: {} } : read();
 }
 
+/** Whether a class looks on. */
+export const isApart = () => apart;
+
 function keep() {
   if (apart) return;
   try {

@@ -18,7 +18,7 @@ function stopNotes({ lesson, k, stop: { title, text, notes, ask }, over, answer 
   if (over) return [h("h1", `${lesson.title}: the end`), h("p", lesson.end),
     ...lesson.learnt.flatMap(([term, reply]) => [h("h2", term), h("p", reply)])];
   const next = lesson.stops[k + 1];
-  const question = ask ? [h("h2", ask.question), h("ol", { type: "A" },
+  const question = ask ? [h("h2", ask.question), h("ul",
     ...ask.options.map(([, name]) => h("li", name)))] : [];
   return [
     h("h1", `${lesson.title}, ${k + 1} of ${lesson.stops.length}: ${title}`),

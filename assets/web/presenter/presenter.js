@@ -1,8 +1,10 @@
 /* The presenter's view: text, chance, votes and one figure, large enough for the last row of a
    room. It is a mode of the page, not a second player: attributes of the root select the parts,
    presenter.css lays out the player's own parts, and keys that the view does not use go to the
-   player. */
+   player. A lesson has its words in a column of their own. Stops that are not about a step or a run
+   show their exhibit, as a room does. */
 import { builder, put } from "../dom.js";
+import { drawExhibit } from "../exhibit/exhibit.js";
 import { QAlignLearn } from "../learn/learn.js";
 import { setApart } from "../learn/memory.js";
 import { player } from "../learn/place.js";
@@ -20,14 +22,20 @@ const { h } = own;
 const root = document.documentElement;
 /** The figures, of which one is shown, and where they are: "more" is the open tab of the player. */
 const FIGURES = {
+  votes: "[data-stage=votes]",
   trace: "[data-stage=trace]",
   time: ".qp-histogram",
   rate: ".qp-rate",
   whatif: ".qp-whatif",
   more: ".qp-view",
 };
-const WORDS = "words"; // the words of a stop
+const STEP = "step"; // of a lesson: the texts of a step, and its numbers
+const EXHIBIT = "exhibit"; // of a lesson: a stop that is not about a step or a run
+const PROBLEM = "[data-stage=problem]"; // what a stop about the model's own samples highlights
 const SIZE = [1280, 720]; // for which presenter.css is written
+const FIGURE = { width: 690, height: 290, size: 26 }; // in an exhibit
+/** The marks of options: no letters or numbers, which may be answers. */
+const MARKS = ["▲", "◆", "●", "■", "★"];
 const BLOCKED = "The browser did not open a second window: allow pop-ups and press S.";
 
 const isOn = () => line.isConnected;
@@ -38,7 +46,9 @@ let isPassing = false; // a key to the player
 /** @type {Element | null} the element that had the focus before */
 let before = null;
 
-const words = h("section.words", { aria: "Question" });
+const words = h("section.words", { aria: "Stop" });
+const exhibit = h("section.exhibit", { aria: "Figure" });
+exhibit.classList.add("room-exhibit");
 const where = h("span");
 const count = h("span.count");
 const status = h("p", { role: "status" });
@@ -74,13 +84,14 @@ function down(by) {
   else page?.scrollBy({ top: (by * page.clientHeight) / 3 });
 }
 
-/** Show the next figure; a stop's words are one, where there are some. */
+/** Show the next figure. */
 function figure() {
+  const { present = "" } = root.dataset;
+  if (present === EXHIBIT) return;
   const there = Object.entries(FIGURES).filter(([, selector]) =>
     stage().querySelector(`${selector}:not([hidden])`)).map(([name]) => name);
-  const own = root.dataset.page === "watch" ? there : ["page"];
-  const all = [...(words.hasChildNodes() ? [WORDS] : []), ...own];
-  root.dataset.present = all[(all.indexOf(root.dataset.present ?? "") + 1) % all.length];
+  const all = QAlignLearn.now ? [STEP, ...there] : there.slice(1); // without one the votes stay
+  root.dataset.present = all[(all.indexOf(present) + 1) % all.length];
 }
 
 function openNotes() {
@@ -88,28 +99,48 @@ function openNotes() {
   follow();
 }
 
-/** @param {Now} now */
-function questionNodes({ stop: { ask }, answer, over }) {
-  if (!ask || over) return [];
-  const right = ask.options.find(([value]) => value === answer?.value)?.[1];
-  const body = answer ? [right ? h("h2", `✓ ${right}`) : "", h("p", answer.explanation)]
-    : [h("ol", ...ask.options.map(([, name]) => h("li", name)))];
-  return [h(answer ? "p" : "h2", ask.question), ...body];
+/**
+ * The words of a stop: its text and its question, or the question and its answer.
+ * @param {Now} now
+ */
+function stopNodes({ lesson, stop: { title, text, ask }, answer, over }) {
+  if (over) return [h("h2", `${lesson.title}: summary`), h("p", lesson.end),
+    h("ul", ...lesson.learnt.map(([term]) => h("li", h("i", "▸"), term)))];
+  if (!ask) return [h("h2", title), h("p", text)];
+  if (!answer) {
+    const options = ask.options.map(([, name], k) =>
+      h("li", h("i", MARKS[k % MARKS.length]), name));
+    return [h("h2", title), h("p", text), h("p.ask", ask.question), h("ul", ...options)];
+  }
+  const right = ask.options.find(([value]) => value === answer.value)?.[1] ?? answer.value;
+  return [h("h2", title), h("p", ask.question),
+    h("p.right", `✓ ${right}${ask.unit && !right.endsWith(ask.unit)
+      ? ask.unit : ""}`), h("p", answer.explanation)];
 }
 
-/** Show the figure or the words of a stop that is left, reached or answered. */
-function showStop() {
+/** Show the words and the figure of a stop that is left, reached or answered. */
+async function showStop() {
   if (!isOn()) return;
   const { now } = QAlignLearn;
-  words.replaceChildren(...(now ? questionNodes(now) : []));
+  root.toggleAttribute("data-lesson", Boolean(now));
+  words.replaceChildren(...(now ? stopNodes(now) : []));
+  root.dataset.page = now?.at.page ?? "watch";
   const highlighted = Object.entries(FIGURES)
     .find(([, selector]) => selector === now?.highlight)?.[0];
-  const waits = now?.stop.ask && !now.answer;
-  if (highlighted && !waits) root.dataset.present = highlighted;
-  else if (words.hasChildNodes()) root.dataset.present = WORDS;
+  const isHidden = now?.stop.ask?.veil && !now.answer;
+  const isAway = now?.at.page !== "watch" || now.highlight === PROBLEM;
+  if (now && (isAway || isHidden)) root.dataset.present = EXHIBIT;
+  else if (now) root.dataset.present = highlighted ?? STEP;
   else if (!Object.hasOwn(FIGURES, root.dataset.present ?? "")) root.dataset.present = "trace";
-  root.dataset.page = now?.at.page ?? "watch";
   follow();
+  if (root.dataset.present !== EXHIBIT || !now) return;
+  const place = { lesson: now.lesson.name, stop: Math.min(now.k, now.lesson.stops.length - 1),
+    answered: Boolean(now.answer) };
+  const data = await QAlignLearn.exhibit(place);
+  if (JSON.stringify(QAlignLearn.now) === JSON.stringify(now)) {
+    exhibit.replaceChildren(...drawExhibit(data, FIGURE));
+    exhibit.dataset.stop = JSON.stringify(place);
+  }
 }
 
 /** Show in the line below and in the notes where the player is. */
@@ -119,7 +150,8 @@ function follow() {
   if (!api || !isOn()) return;
   const { t, last } = api.position;
   put(where, now ? `${now.lesson.title}: ${now.over ? "the end" : now.stop.title}` : "");
-  put(count, `Step ${Math.max(0, t)} of ${Math.max(0, last)}`);
+  const isStep = root.dataset.present !== EXHIBIT;
+  put(count, isStep ? `Step ${Math.max(0, t)} of ${Math.max(0, last)}` : "");
   notes.tell(now, api);
 }
 
@@ -138,7 +170,7 @@ function enter() {
   }
   before = document.activeElement;
   fit();
-  document.body.append(words, line, dot, keys.list);
+  document.body.append(words, exhibit, line, dot, keys.list);
   window.addEventListener("resize", fit);
   playerObserver.observe(stage(), { attributeFilter: ["data-t", "data-phase"] });
   share(PRESENT, 1);
@@ -153,8 +185,8 @@ function enter() {
 }
 
 function leave() {
-  for (const node of [words, line, dot, keys.list]) node.remove();
-  for (const name of ["present", "page", "dot"]) delete root.dataset[name];
+  for (const node of [words, exhibit, line, dot, keys.list]) node.remove();
+  for (const name of ["present", "page", "dot", "lesson"]) delete root.dataset[name];
   window.removeEventListener("resize", fit);
   playerObserver.disconnect();
   notes.close();

@@ -10,8 +10,6 @@ export const s = own.s;
 export const button = own.button;
 
 const BINS = 22;
-const LEFT = 46;
-const FOOT = 30;
 const TOP = 12;
 const SIDE = 0.24; // of the width is the histogram's
 const FEW = 5; // effective samples below which weights show no shape
@@ -150,8 +148,12 @@ const median = (/** @type {number[]} */ sorted) => sorted[Math.floor(sorted.leng
  * @param {Class} all
  * @param {number} width
  * @param {number} height
+ * @param {number} [size] of its letters
  */
-export function drawClass({ chains, base, weights, worth, steps, single }, width, height) {
+export function drawClass({ chains, base, weights, worth, steps, single }, width, height,
+  size = 16) {
+  const edge = size * 2.9;
+  const foot = size * 1.9;
   const states = [...chains.values()].flat();
   const later = [...chains.values()].flatMap((rewards) => rewards.slice(rewards.length >> 1));
   const every = [...states, ...base];
@@ -161,9 +163,9 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
   const room = (high - low || 1) * 0.05;
   const [lo, hi] = [low - room, high + room];
   const split = width * (1 - SIDE);
-  const bottom = height - FOOT;
+  const bottom = height - foot;
   const y = (/** @type {number} */ r) => bottom - ((bottom - TOP) * (r - lo)) / (hi - lo);
-  const x = (/** @type {number} */ t) => LEFT + ((split - LEFT - 30) * t) / steps;
+  const x = (/** @type {number} */ t) => edge + ((split - edge - 2 * size) * t) / steps;
   const path = (/** @type {number[]} */ rewards) =>
     rewards.map((r, t) => `${t ? "L" : "M"}${x(t).toFixed(1)} ${y(r).toFixed(1)}`).join("");
   const thin = [...chains].filter(([number]) => number !== single).map(([, r]) => path(r)).join("");
@@ -171,15 +173,16 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
   const last = own.length - 1;
   const opacity = Math.max(0.16, Math.min(0.8, 4 / Math.sqrt(Math.max(1, chains.size)) / 2));
   const grid = ticks(lo, hi, 5).flatMap((r) => [
-    s("path.grid", { d: `M${LEFT} ${y(r)}H${width}` }),
-    s("text.tick.end", { x: LEFT - 8, y: y(r) + 6 }, plain(r)),
+    s("path.grid", { d: `M${edge} ${y(r)}H${width}` }),
+    s("text.tick.end", { x: edge - size / 2, y: y(r) + size * 0.37 }, plain(r)),
   ]);
-  const foot = [s("text.tick.end", { x: LEFT - 11, y: height - 6 }, "step"),
-    ...ticks(0, steps, 6).map((t) => s("text.tick", { x: x(t), y: height - 6 }, plain(t)))];
+  const axis = [s("text.tick.end", { x: edge - size * 0.7, y: height - 6 }, "step"),
+    ...ticks(0, steps, width / size > 35 ? 6 : 3).map((t) =>
+      s("text.tick", { x: x(t), y: height - 6 }, plain(t)))];
   const marks = own.length ? [
     s("path.single", { d: path(own) }),
     s("circle.dot", { cx: x(last), cy: y(own[last]), r: 6 }),
-    s("text.name", { x: x(last) + 10, y: y(own[last]) + 6 }, single),
+    s("text.name", { x: x(last) + size * 0.6, y: y(own[last]) + size * 0.37 }, single),
   ] : [];
   const sides = [
     side("pooled", later, null),
@@ -209,9 +212,10 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
   const aria = `Rewards of ${many(chains.size, "chain")} so far, ${many(states.length, "state")}, `
     + `from ${fixed(low, 1)} to ${fixed(high, 1)}; the bars at the side show how often each reward `
     + "occurred";
-  return s("svg.class", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", aria },
-    ...grid, ...foot, s("path.axis", { d: `M${split} ${TOP}V${bottom}` }),
-    s("path.chains", { d: thin, style: `opacity: ${opacity}` }), ...marks, ...sides);
+  return s("svg.class", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", aria,
+    style: `--text: ${size}px` }, ...grid, ...axis,
+  s("path.axis", { d: `M${split} ${TOP}V${bottom}` }),
+  s("path.chains", { d: thin, style: `opacity: ${opacity}` }), ...marks, ...sides);
 }
 
 const SHARE = 0.3; // of all states in one bin fill the histogram's width

@@ -2,7 +2,7 @@
 import { put, show } from "../dom.js";
 import { BACK, FORWARD, keyTable } from "../presenter/keys.js";
 import { fixed, many, plain } from "../player/words.js";
-import { drawExhibit } from "./exhibit.js";
+import { drawExhibit } from "../exhibit/exhibit.js";
 import { button, drawClass, drawPredictions, drawQr, drawVotes, h, word } from "./drawing.js";
 import { farewell } from "./member.js";
 import { saveClass } from "./keep.js";
@@ -281,7 +281,7 @@ function joinScene({ code, token }, lead) {
     h("p.large", "Point your phone's camera here, or open"),
     h("p.link", link.replace(/^https?:\/\//, "").replace(/#.*/, "")),
     h("p.large", "and type"), h("p.code", formatCode(code)), count,
-    h("p.quiet", "No account or name. The server writes nothing to disk."), only, door);
+    h("p.quiet", "No account. The server writes nothing to disk."), only, door);
   const node = h("section.scene.join", picture, words);
   ask("qr", { code, link }, token)
     .then(({ rows }) => picture.replaceChildren(drawQr(rows, link)))
@@ -401,7 +401,8 @@ function classScene(lead) {
     put(samples, base.length < all.pool ? `Model alone, ${base.length} of ${all.pool}`
       : "The model alone");
     const [[answer, n] = ["", 0]] = figures.leaders ?? [];
-    put(leading, n ? `${answer} leads in ${n} of ${many(chains.size, "chain")}` : "");
+    put(leading, n ? `${answer === "none" ? "No answer" : answer} leads in ${n} of ${
+      many(chains.size, "chain")}` : "");
     show(less, order.length > 1);
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));

@@ -3,7 +3,7 @@ import { differs, drawIcon, put, show } from "../dom.js";
 import { fields } from "../learn/ask.js";
 import { fixed, many, pair, visible } from "../player/words.js";
 import { drawVotes, h, s } from "./drawing.js";
-import { drawExhibit } from "./exhibit.js";
+import { drawExhibit } from "../exhibit/exhibit.js";
 import { BROKE, Refusal, ask, follow, formatCode, keep } from "./net.js";
 import { OwnChain } from "./own.js";
 
@@ -27,15 +27,17 @@ const LONGEST = 2000; // characters, as components/session/user_text.py has it
  * @property {string} trouble
  * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
  *   ask?: import("../learn/ask.js").Question,
- *   exhibit?: import("./exhibit.js").Exhibit } | null} stop
+ *   exhibit?: import("../exhibit/exhibit.js").Exhibit } | null} stop
  * @property {string} [value] the right one, once the answers are open
  * @property {string} [explanation] of the right one
+ * @property {boolean} named members give their names
  * @property {string | null} reference the right answer of the problem, once it is shown
  */
 /**
  * The state of one member's chain and predictions (`member_message`).
  * @typedef {object} MemberState
  * @property {number} number
+ * @property {string} name in a class with names
  * @property {number} t
  * @property {number} replay_until the step that the chain of a saved class had reached
  * @property {"browser" | "server" | ""} drawer
@@ -64,12 +66,13 @@ export async function memberView(host, seat) {
   const who = h("h1", "A room");
   const line = h("p.line", { role: "status" });
   const trouble = h("p.trouble", { role: "alert", hidden: true });
+  const name = namePart(seat);
   const stop = stopPart(seat);
   const chain = chainPart();
   const hand = handPart(seat);
   document.title = `Room ${formatCode(seat.code)}`;
   host.replaceChildren(h("div.phone",
-    h("header.me", who, h("span.code", formatCode(seat.code))), line, trouble, stop.node,
+    h("header.me", who, h("span.code", formatCode(seat.code))), line, trouble, name.node, stop.node,
     chain.node, hand.node));
   /** @type {RoomState | null} */
   let room = null;
@@ -88,6 +91,7 @@ export async function memberView(host, seat) {
     put(who, `You are number ${mine.number}`);
     put(trouble, room.trouble);
     show(trouble, room.trouble);
+    name.draw(room, mine);
     stop.draw(room, all);
     chain.draw(room, all, why);
     hand.draw(all);
@@ -131,6 +135,33 @@ export function farewell(host, why) {
   host.replaceChildren(h("div.phone", h("h1", "A room"),
     h("p.farewell", { role: "alert" }, text.endsWith(".") ? text : `${text}.`),
     h("p.row", again, back)));
+}
+
+/**
+ * The form in which a member of a class with names gives the own one.
+ * @param {Seat} seat
+ */
+function namePart({ code, token }) {
+  const input = h("input", { id: "room-name", maxlength: 60, autocomplete: "name" });
+  const status = h("p.status", { role: "status" });
+  const form = h("form.card.name", {
+    onsubmit: async (/** @type {Event} */ event) => {
+      event.preventDefault();
+      try {
+        await ask("name", { code, name: input.value }, token);
+        put(status, "");
+      } catch (error) {
+        put(status, error instanceof Refusal ? error.message : BROKE);
+      }
+    },
+  }, h("label", { for: input.id }, "Your name"),
+  h("div.row", input, h("button.send", { type: "submit" }, "Save")),
+  h("p.quiet", "Only the instructor's saved file shows it; no screen does."), status);
+  return {
+    node: form,
+    /** @type {(room: RoomState, mine: MemberState) => void} */
+    draw: ({ named }, { name }) => show(form, named && !name),
+  };
 }
 
 /** @param {Seat} seat */
@@ -223,7 +254,7 @@ function stopPart(seat) {
       answer.show(prediction, value ?? "");
       const { right, explanation } = outcome;
       const sign = right === null ? [] : [drawIcon(right ? "yes" : "no", "room-")];
-      status.replaceChildren(...sign, explanation);
+      status.replaceChildren(...sign, prediction ? "" : "You sent no answer. ", explanation);
     } else if (!trying) {
       put(press, prediction ? "Change" : "Send");
       put(status, prediction

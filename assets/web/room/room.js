@@ -60,6 +60,7 @@ function start(host, offered) {
     h("option", { value: "" }, "none: the chains alone"),
     ...offered.lessons.map(({ name, title, minutes, stops }) =>
       h("option", { value: name }, `${title} (${stops} stops, ${minutes} min)`)));
+  const named = h("input", { type: "checkbox", id: "room-named" });
   const failed = h("p.status", { role: "alert" });
   const begin = async (/** @type {object} */ request) => {
     try {
@@ -72,14 +73,16 @@ function start(host, offered) {
     }
   };
   const open = settings(offered, "Open the room",
-    (problem) => begin({ lesson: lessons.value, ...problem }),
-    h("label", { for: lessons.id }, "Lesson"), lessons);
+    (problem) => begin({ lesson: lessons.value, named: named.checked, ...problem }),
+    h("label", { for: lessons.id }, "Lesson"), lessons,
+    h("label.names", { for: named.id }, named, " Members give their names, which only the saved "
+      + "class shows"));
   const again = button("quiet", {
     onclick: () => chooseFile(".html", async (file) => begin({ session: await sessionIn(file) })),
   }, "Open a class that was saved");
   host.replaceChildren(h("div.start", h("h1", "A room for a class"),
-    h("p", `Up to ${offered.members.toLocaleString("en")} people join by link, with no account and `
-      + "no name. They predict, each has a chain of their own, and all chains together are the "
+    h("p", `Up to ${offered.members.toLocaleString("en")} people join by link, with no `
+      + "account. They predict, each has a chain of their own, and all chains together are the "
       + "sampler."),
     join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
       h("p.quiet", "A room exists only in this server's memory. It ends when it is closed, when "

@@ -1,27 +1,37 @@
 /* Draw the exhibit of a stop (components/learn/exhibit.py), on a phone as on the projector. */
 import { shadedText } from "../inside/shaded.js";
 import { visible } from "../player/words.js";
-import { drawBars, drawClass, h } from "./drawing.js";
+import { drawBars, drawClass, h } from "../room/drawing.js";
+import { drawChart } from "./chart.js";
 
 /**
  * @typedef {object} Exhibit
  * @property {[name: string, kept: string, written: string][]} texts
  * @property {[name: string, value: string | number][]} rows
  * @property {[name: string, shares: [string, number, string][]][]} bars
- * @property {(Omit<import("./drawing.js").Class, "chains"> & {
+ * @property {import("./chart.js").Chart[]} charts
+ * @property {(Omit<import("../room/drawing.js").Class, "chains"> & {
  *   chains: [number, number[]][] }) | null} walk
  * @property {import("../inside/shaded.js").ShadedText | null} tokens
  */
+/** @typedef {{ width: number, height: number, size: number }} Size of a figure, its letters too */
 
-const [WIDTH, HEIGHT] = [640, 270];
+/** @type {Size} */
+const PHONE = { width: 360, height: 240, size: 14 };
 
-/** @param {Exhibit} exhibit */
-export function drawExhibit({ texts, rows, bars, walk, tokens }) {
+/**
+ * @param {Exhibit} exhibit
+ * @param {Size} [figure]
+ */
+export function drawExhibit({ texts, rows, bars, charts, walk, tokens }, figure = PHONE) {
+  const { width, height, size } = figure;
+  const part = charts.length > 1 ? height * 0.66 : height;
   return [
     ...texts.map(([name, kept, written]) => h("div", h("h3", name), h("p.text",
       h("span.kept", visible(kept)), h(kept ? "span.tail" : "span", visible(written))))),
     tokens && drawTokens(tokens),
-    walk && drawClass({ ...walk, chains: new Map(walk.chains) }, WIDTH, HEIGHT),
+    walk && drawClass({ ...walk, chains: new Map(walk.chains) }, width, height, size),
+    ...charts.map((chart) => drawChart(chart, width, part, size)),
     rows.length ? h("dl.rows", ...rows.flatMap(([name, value]) =>
       [h("dt", name), h("dd", value)])) : null,
     ...bars.map(([name, shares]) => h("div", h("h3", name), drawBars(
