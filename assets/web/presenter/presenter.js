@@ -46,7 +46,7 @@ let isPassing = false; // a key to the player
 /** @type {Element | null} the element that had the focus before */
 let before = null;
 
-const words = h("section.words", { aria: "Stop" });
+const words = h("main.words", { aria: "Stop" });
 const exhibit = h("section.exhibit", { aria: "Figure" });
 exhibit.classList.add("room-exhibit");
 const where = h("span");
@@ -104,16 +104,16 @@ function openNotes() {
  * @param {Now} now
  */
 function stopNodes({ lesson, stop: { title, text, ask }, answer, over }) {
-  if (over) return [h("h2", `${lesson.title}: summary`), h("p", lesson.end),
+  if (over) return [h("h1", `${lesson.title}: summary`), h("p", lesson.end),
     h("ul", ...lesson.learnt.map(([term]) => h("li", h("i", "▸"), term)))];
-  if (!ask) return [h("h2", title), h("p", text)];
+  if (!ask) return [h("h1", title), h("p", text)];
   if (!answer) {
     const options = ask.options.map(([, name], k) =>
       h("li", h("i", MARKS[k % MARKS.length]), name));
-    return [h("h2", title), h("p", text), h("p.ask", ask.question), h("ul", ...options)];
+    return [h("h1", title), h("p", text), h("p.ask", ask.question), h("ul", ...options)];
   }
   const right = ask.options.find(([value]) => value === answer.value)?.[1] ?? answer.value;
-  return [h("h2", title), h("p", ask.question),
+  return [h("h1", title), h("p", ask.question),
     h("p.right", `✓ ${right}${ask.unit && !right.endsWith(ask.unit)
       ? ask.unit : ""}`), h("p", answer.explanation)];
 }
