@@ -161,11 +161,11 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
 
 
 async def test_a_figure_ends_where_the_answer_would_begin_until_it_is_given(visit, toy_app):
-    page = await present(visit, f"{toy_app}?lesson=worth&stop=2&present=1", first=True)
-    await page.wait_for_selector(".pr-exhibit h3:text-is('Right answers, up to 16 samples')")
-    ends = "[...document.querySelectorAll('.pr-exhibit circle')].map((dot) => dot.cx.baseVal.value)"
-    before = max(await page.evaluate(ends))
+    page = await present(visit, f"{toy_app}?lesson=beta&stop=4&present=1", first=True)
+    curve = page.locator(".pr-exhibit .room-curve").first
+    await curve.wait_for()
+    before = await curve.get_attribute("d")
     assert await page.locator(".pr-words .pr-ask").is_visible()
     await page.keyboard.press("PageDown")
-    await page.wait_for_selector(".pr-exhibit h3:text-is('Right answers')")
-    assert max(await page.evaluate(ends)) > before + 100
+    await page.wait_for_selector(".pr-exhibit[data-stop*='\"answered\":true']")
+    assert (await curve.get_attribute("d")).count("L") > before.count("L") + 5

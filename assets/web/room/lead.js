@@ -52,6 +52,7 @@ const NAMES = { join: "Join", question: "Question", class: "The class", game: "T
   settings: "Settings" };
 /** @param {string} what */
 const isSure = (what) => window.confirm(`${what} Chains that you have not saved are lost.`);
+const PROJECTOR = { width: 600, height: 250, size: 26 }; // a figure of an exhibit
 const HERE_ONLY = /^(localhost|127\.|\[::1\])/;
 
 /**
@@ -340,7 +341,7 @@ function questionScene() {
       put(question, stop.ask?.question ?? "");
       put(explanation, opened && stop.ask ? sentence ?? "" : "");
       picture.replaceChildren(...(stop.ask ? [drawPredictions(stop.ask, predictions, value)] : []));
-      exhibit.replaceChildren(...(stop.exhibit ? drawExhibit(stop.exhibit) : []));
+      exhibit.replaceChildren(...(stop.exhibit ? drawExhibit(stop.exhibit, PROJECTOR) : []));
       fit(node);
     },
   };
