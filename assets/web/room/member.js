@@ -143,7 +143,7 @@ export function farewell(host, why) {
  */
 function namePart({ code, token }) {
   const input = h("input", { id: "room-name", maxlength: 60, autocomplete: "name" });
-  const status = h("p.status", { role: "status" });
+  const status = h("p.small", { role: "status" });
   const form = h("form.card.name", {
     onsubmit: async (/** @type {Event} */ event) => {
       event.preventDefault();
