@@ -107,7 +107,7 @@ async def test_a_class_is_opened_again_as_it_was(service):
     new = await service.open({"session": session}, "here")
     assert new["code"] == lead["code"]  # so the members' link still leads there
     assert new["token"] != lead["token"]
-    reopened = service.rooms.find(new["code"])
+    again = service.rooms.find(new["code"])
     for number, guesses, rewards, token in before:
         assert service.join(new["code"], token) == {
             "code": new["code"],
@@ -137,12 +137,12 @@ async def test_the_model_alone_says_the_same_in_a_class_that_is_opened_again(ser
     session = (await keep(service, lead))["session"]
     await do(service, lead, "end")
     new = await service.open({"session": session}, "here")
-    reopened = service.rooms.find(new["code"])
+    again = service.rooms.find(new["code"])
     await until(lambda: len(again.pool) > POOL / 2)
     assert (
         Figures(again).to_dict()["base"] == before[0][: len(again.pool)]
     )  # fewer: the page says so
-    await until(lambda: len(again.pool) == POOL and all(m.t == 40 for m in reopened.members.values()))
+    await until(lambda: len(again.pool) == POOL and all(m.t == 40 for m in again.members.values()))
     assert [Figures(again).to_dict()[name] for name in ("base", "weights")] == before
     other = await service.open(SETTINGS | {"prompt": "Is 2 + 2 = 4?"}, "here")  # samples of its own
     await until(lambda: len(service.rooms.find(other["code"]).pool) == POOL)

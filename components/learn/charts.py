@@ -91,13 +91,13 @@ def _over_beta(fact: str, at: Place, then: Place, *, answered: bool) -> dict[str
     points = {p.beta: p for p in (*sweep(of._world), of._at(f"{old}"), of._at(f"{new}"))
               if answered or (p.beta > half) == (new < half)}  # fmt: skip
     known = [(beta, getattr(points[beta], field)) for beta in sorted(points)]
-    shown = [(beta, max(1, y)) if fact == "patience" else (beta, y)
+    values = [(beta, max(1, y)) if fact == "patience" else (beta, y)
              for beta, y in known if y is not None]  # fmt: skip
     beta = new if answered else old
-    mark = _line(f"β = {beta:g}", "wrong", [each for each in shown if each[0] == beta])
+    mark = _line(f"β = {beta:g}", "wrong", [each for each in values if each[0] == beta])
     return chart(title, _axis("β, small to large", log=True),
                  _axis("", log=fact == "patience", percent=fact == "rate"),
-                 [_line("", color, shown), mark])  # fmt: skip
+                 [_line("", color, values), mark])  # fmt: skip
 
 
 def _convergence(at: Place, then: Place, ask: Ask | None, *, answered: bool) -> dict[str, Any]:
@@ -142,17 +142,17 @@ def _broken(place: Place, ask: Ask | None, *, answered: bool) -> dict[str, Any]:
 
 def _wrong_reward(place: Place, ask: Ask | None, *, answered: bool) -> list[dict[str, Any]]:
     """Return how often methods are right, or the reward of their choices, against n."""
-    asked = {name.partition(":")[0] for name in [ask.fact, *ask.options] if name} if ask else set()
+    hidden = {name.partition(":")[0] for name in [ask.fact, *ask.options] if name} if ask else set()
     named = {name for _, name, _ in SLOT.findall(f"{ask.right} {ask.wrong}")} if ask else set()
-    shown = {"best_of_n"} | named if answered else {"best_of_n"} - asked
+    facts = {"best_of_n"} | named if answered else {"best_of_n"} - hidden
     of, lines = LabFacts(place), []
-    measures = dict.fromkeys(HACK[fact][1] for fact in HACK if fact in shown)
+    measures = dict.fromkeys(HACK[fact][1] for fact in HACK if fact in facts)
     charts = []
     for measure in measures:
         lines = [
             _line(names_of()[HACK[fact][0]].word, HACK[fact][0],
                   [(n, getattr(of._way(HACK[fact][0], n), measure)) for n in SAMPLES])
-            for fact in HACK if fact in shown and HACK[fact][1] == measure
+            for fact in HACK if fact in facts and HACK[fact][1] == measure
         ]  # fmt: skip
         is_share = measure == "accuracy"
         name = "How often the answer is right" if is_share else "Mean reward of the chosen answers"

@@ -232,6 +232,9 @@ def _wrong_reward(content: dict[str, Any]) -> None:
 def _results(content: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
     """Fill in a set of problems, and how often each method is right."""
     header = of._set.results.header
-    content["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
-                    ("A single sample is right", format_value(of.at_first(best_reward.id)))]  # fmt: skip
+    single = format_value(of.at_first(best_reward.id))
+    content["rows"] = [
+        ("Problems", f"{len(header.problems)}: {title}"),
+        ("A single sample is right", single),
+    ]
     content["charts"] = result_charts(of, answered=open_ is None)

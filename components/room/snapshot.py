@@ -51,10 +51,10 @@ def _rows(room: Room) -> Iterator[tuple[object, ...]]:
     """
     right: Any = room.run.reference
     lesson, stops = (room.lesson.name, room.lesson.stops) if room.lesson else ("", ())
-    asked = [k for k in range(len(stops)) if k in room.opened or room.count_predictions(k)]
+    questions = [k for k in range(len(stops)) if k in room.opened or room.count_predictions(k)]
     for member in room.members.values():
         who = member.number, member.name
-        for stop in asked:
+        for stop in questions:
             prediction = member.predictions.get(stop, "")
             outcome = room.outcome_of(prediction, stop) if stop in room.opened else {}
             is_right = outcome.get("right", "") if prediction else ""

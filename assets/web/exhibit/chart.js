@@ -79,7 +79,7 @@ export function drawChart({ name, x: across, y: up, lines, columns }, width, hei
       s("text.tick", { x: x(value), y: floor + size * 1.1 }, format(across, value)));
   const bars = columns?.points.map(([a, b]) => s("rect.columns", {
     x: x(a) - wide / 2, y: y(b), width: wide, height: Math.max(0, floor - y(b)) })) ?? [];
-  const drawn = lines.flatMap(({ color, points: own }, k) => {
+  const curves = lines.flatMap(({ color, points: own }, k) => {
     const style = `stroke: var(--c-${color}); fill: var(--c-${color})`;
     const d = own.map(([a, b], n) => `${n ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`);
     return [
@@ -103,5 +103,5 @@ export function drawChart({ name, x: across, y: up, lines, columns }, width, hei
   return h("figure.chart", h("h3", name), key.length ? h("p.legend", ...key) : null,
     s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", aria, style: `--text: ${size}px` },
       ...grid, ...foot, ...axisName, s("path.axis", { d: `M${edge} ${floor}H${width}` }), ...bars,
-      ...drawn));
+      ...curves));
 }
