@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY = ROOT / "assets" / "dictionary.toml"
 SCRIPTS = (
-    *("compare", "engine", "export", "gallery", "inside", "lab"),
+    *("compare", "engine", "exhibit", "export", "gallery", "inside", "lab"),
     *("learn", "list", "player", "presenter", "room", "shell"),
 )
 INSTEAD = {

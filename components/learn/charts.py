@@ -61,7 +61,7 @@ def lab_charts(at: Place, ask: Ask | None, *, answered: bool) -> list[dict[str, 
     if section == "Break it":
         return [_broken(then if answered else at, ask, answered=answered)]
     fact = ask.fact.partition(":")[0] if ask else "patience"
-    one_beta = LabFacts(at)._beta == LabFacts(then)._beta
+    one_beta = LabFacts(at).beta == LabFacts(then).beta
     if fact not in OVER_BETA or (one_beta and (not answered or at.lab != then.lab)):
         return [_target(then if answered else at)]
     return [_over_beta(fact, at, then, answered=answered or ask is None)]
@@ -70,11 +70,11 @@ def lab_charts(at: Place, ask: Ask | None, *, answered: bool) -> list[dict[str, 
 def _target(place: Place) -> dict[str, Any]:
     """Return how often the model and the target give each text, worst reward first."""
     of = LabFacts(place)
-    world = of._world.chain(of._beta)
+    world = of._world.chain(of.beta)
     order = by_reward(world)
     pairs = [(k, world.base[n]) for k, n in enumerate(order)]
     return chart(
-        f"Each of the 121 texts at β = {of._beta:g}, sharpness {of._world.sharpness:g}",
+        f"Each of the 121 texts at β = {of.beta:g}, sharpness {of._world.sharpness:g}",
         _axis(TEXTS),
         _axis("", percent=True),
         [_line("model alone", "base", pairs)],
@@ -85,7 +85,7 @@ def _target(place: Place) -> dict[str, Any]:
 def _over_beta(fact: str, at: Place, then: Place, *, answered: bool) -> dict[str, Any]:
     """Return a fact over β; before the answer no further than halfway to the β in question."""
     title, field, color = OVER_BETA[fact]
-    old, new = LabFacts(at)._beta, LabFacts(then)._beta
+    old, new = LabFacts(at).beta, LabFacts(then).beta
     of = LabFacts(then)
     half = math.sqrt(old * new)
     points = {p.beta: p for p in (*sweep(of._world), of._at(f"{old}"), of._at(f"{new}"))
@@ -108,8 +108,8 @@ def _convergence(at: Place, then: Place, ask: Ask | None, *, answered: bool) -> 
     lines = []
     for color, place in zip(("base", "chain"), places, strict=False):
         of = LabFacts(place)
-        values = distances(of._world.chain(of._beta), steps).clip(min=0.005)
-        lines.append(_line(f"β = {of._beta:g}", color, list(enumerate(values))))
+        values = distances(of._world.chain(of.beta), steps).clip(min=0.005)
+        lines.append(_line(f"β = {of.beta:g}", color, list(enumerate(values))))
     lines.append(_line("1%", "wrong", [(0, 0.01), (steps, 0.01)]))
     return chart("Distance from the target after each step", _axis("step"),
                  _axis("", log=True, percent=True), lines)  # fmt: skip

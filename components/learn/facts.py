@@ -352,17 +352,17 @@ class LabFacts:
 
     def __init__(self, place: Place) -> None:
         self._settings = dict(place.lab)
-        self._beta = float(self._settings.get("beta", 1))
+        self.beta = float(self._settings.get("beta", 1))
         names = {"lm": "language_model", "reward": "reward"}
         world = preset(**{names[k]: v for k, v in self._settings.items() if k in names})
         self._world = replace(world, sharpness=float(self._settings.get("sharpness", 1)))
 
     def _at(self, beta: str) -> AtBeta:
-        return at_beta(self._world, float(beta) if beta else self._beta)
+        return at_beta(self._world, float(beta) if beta else self.beta)
 
     def _broken(self, title: str = "") -> Broken:
         mistake = self._settings.get("mistake", next(iter(MISTAKES)))
-        return broken(self._world, self._beta, {**MISTAKES, **SHARP_MISTAKES}[title or mistake])
+        return broken(self._world, self.beta, {**MISTAKES, **SHARP_MISTAKES}[title or mistake])
 
     def _way(self, rule: str, n: str | int) -> Way:
         mass, reward, beta = (
