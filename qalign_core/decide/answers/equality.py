@@ -96,7 +96,7 @@ LONE_LETTER = re.compile(r"[\s*(\[$]*([A-Ja-j])[\s*)\]$.:,]*")
 _VALUES = {"number", "formula", "symbol"}
 _SYMBOL = re.compile(r"\\?[A-Za-z]|\\[A-Za-z]+")
 _AMOUNTS = re.compile(r"(?:\d+|\?) [^\W\d_]+(?:, (?:\d+|\?) [^\W\d_]+)+")
-_EXCLAIMED = re.compile(r"(?<![\d)}])!+$")  # but 5! is a number
+_EXCLAIMED = re.compile(r"(?<![\d)}!])!+$")  # but 5! is a number
 _SCALE = re.compile(rf"\\text\s*\{{\s*((?:{SCALES})\b[^{{}}]*)\}}")
 # Braces that only group a list, and a sentence of LaTeX that announces the answer.
 _WRAPPING = re.compile(r"^\s*\$?\{([^{}\\]*,[^{}]*)\}\$?\s*$|^\s*\\text\s*\{[^{}]*\bis:?\s*\}")
