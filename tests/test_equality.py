@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from folder_client import fill
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import ToyLM
 
@@ -163,6 +163,7 @@ def test_a_denominator_with_many_roots_stays_and_has_the_same_value_in_any_order
     assert canonical("\\frac{1}{\\sqrt{2}+\\sqrt{3}}") == canonical("\\sqrt{3}-\\sqrt{2}")
 
 
+@settings(derandomize=True, database=None)
 @example("0!!")  # 0!! is no 0!, whose canonical form is 1
 @given(st.text(alphabet="\\frac{}sqrt^_!|()[]<>=+-*/.,: 0123456789xyn", max_size=40))
 def test_no_soup_of_mathematics_breaks_a_comparison(text):
