@@ -145,7 +145,7 @@ def _wrong_reward(place: Place, ask: Ask | None, *, answered: bool) -> list[dict
     hidden = {name.partition(":")[0] for name in [ask.fact, *ask.options] if name} if ask else set()
     named = {name for _, name, _ in SLOT.findall(f"{ask.right} {ask.wrong}")} if ask else set()
     facts = {"best_of_n"} | named if answered else {"best_of_n"} - hidden
-    of, lines = LabFacts(place), []
+    of = LabFacts(place)
     measures = dict.fromkeys(HACK[fact][1] for fact in HACK if fact in facts)
     charts = []
     for measure in measures:
