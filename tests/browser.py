@@ -87,11 +87,23 @@ async def chromium() -> AsyncIterator[Any]:
                 await context.close()
 
 
+LEAVING = ("AbortError: signal is aborted without reason", "Unexpected error Connection errored")
+"""Gradio 6.31 ends its stream of events when a page is left, and reports that end as an error."""
+
+
 def hear(page: Any, errors: list[str]) -> None:
-    """Collect in `page.errors` what the page's scripts throw, and the errors on its console."""
+    """Collect in `page.errors` what the page's scripts throw, and the errors on its console.
+
+    Once a page was left, Gradio's reports of the end of its stream are removed.
+    """
+
+    def forget(_: Any) -> None:
+        errors[:] = [error for error in errors if not error.startswith(LEAVING)]
+
     page.errors = errors
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    page.on("domcontentloaded", forget)  # of the next page
 
 
 @contextmanager
