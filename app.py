@@ -33,7 +33,6 @@ from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
 from components.chat import chat_routes
-from components.common.evaluated import NO_FOLDERS
 from components.common.options import PRIVATE, queued
 from components.common.static_routes import routes
 from components.common.switches import read_switch
@@ -43,14 +42,7 @@ from components.endpoints import build_api
 from components.lab.page import build_lab_page
 from components.learn.exhibit import build_exhibit
 from components.learn.guide import build_guide
-from components.learn.lessons import load_lessons
-from components.learn.page import (
-    build_learn_page,
-    build_panel,
-    check_prediction,
-    lesson_message,
-    list_lessons,
-)
+from components.learn.page import build_learn_page, build_panel
 from components.request_guard import GuardedApp, limited_log, respond_invalid
 from components.results.page import build_results_page
 from components.room.rooms import Caps, RoomLesson
@@ -59,9 +51,12 @@ from components.room.service import RoomService
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
+from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.messages import check_prediction, lesson_message, list_lessons
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 from qalign_study.sets.folder import sets_in
+from qalign_study.sheet.evaluated import NO_FOLDERS
 
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>

@@ -10,12 +10,12 @@ import pytest
 
 from components.common import form
 from components.common.form import RunForm
-from components.learn.facts import FACTS, value_of
-from components.learn.lessons import FOLDER, InvalidLesson, load_lessons
 from components.session.runs import Runs
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run, setting
 from qalign_study.commands import read, shared
+from qalign_study.lessons.facts import FACTS, value_of
+from qalign_study.lessons.files import FOLDER, InvalidLesson, load_lessons
 
 LESSON = """
 title = "Warm"

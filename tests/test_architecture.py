@@ -40,6 +40,7 @@ FLOORS = {
         {"exact"},
         {"train"},
         {"sheet"},
+        {"lessons"},
         {"serve"},
         {"commands"},
         {"__main__"},

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.convergence import trust
-from components.common.evaluated import FOLDER, summarise
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Selection, link_of, reward_note
 from components.compare.view import conclusion, level_line, ranking, rule, view
@@ -34,6 +32,8 @@ from qalign_study.measure.comparisons import (
 from qalign_study.measure.curves import curves, paired
 from qalign_study.measure.record import draws_of
 from qalign_study.sets.generated import kind_of
+from qalign_study.sheet.convergence import trust
+from qalign_study.sheet.evaluated import FOLDER, summarise
 from qalign_study.sheet.words import gap, number, percent, si, standing
 
 pytestmark = pytest.mark.recorded

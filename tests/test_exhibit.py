@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from components.common.evaluated import TITLES
 from components.learn.exhibit import build_exhibit
-from components.learn.facts import Share, format_value, run_of, value_of
-from components.learn.lessons import load_lessons
+from qalign_study.lessons.facts import Share, format_value, run_of, value_of
+from qalign_study.lessons.files import load_lessons
+from qalign_study.sheet.evaluated import TITLES
 
 STOPS = [
     pytest.param(stop, id=f"{name}-{k}")

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from components.common.beta import beta_facts
-from components.common.convergence import ROUGH, trust
 from components.watch.diagnostics import FEW, diagnose, rank_histograms
 from qalign_study.measure.diagnostics import ess, mcse, split_rhat
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
+from qalign_study.sheet.convergence import ROUGH, trust
 
 
 def chains(n=2, length=200, seed=0):

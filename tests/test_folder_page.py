@@ -13,7 +13,6 @@ from browser import ROOT, serve
 from toys import ANSWER, PROMPT, ToyLM, ToyRM, toy_reward
 
 import app
-from components.common.evaluated import NO_FOLDERS, summarise
 from components.results.problems import problems_html
 from components.results.sheet import show
 from components.session.runs import Runs
@@ -28,6 +27,7 @@ from qalign_study.measure.report import evaluated
 from qalign_study.measure.results import answers_in, load_results
 from qalign_study.sets.folder import read_set, run_set, sets_in, trace_path
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.evaluated import NO_FOLDERS, summarise
 from qalign_study.sheet.folder import folder_page
 
 PROBLEMS = [

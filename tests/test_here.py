@@ -11,9 +11,6 @@ from test_save import saved
 
 import app
 from components.learn.alone import NEEDS, SERVED
-from components.learn.facts import Share, value_of
-from components.learn.lessons import load_lessons
-from components.learn.page import check_prediction
 from components.session.drawing import BrowserReply, draw_run
 from components.session.runs import Runs
 from components.site import write_site
@@ -23,6 +20,9 @@ from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.export.player import page
+from qalign_study.lessons.facts import Share, value_of
+from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.messages import check_prediction
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

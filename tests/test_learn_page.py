@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from browser import find_violations, hear
 
-from components.learn.facts import Share, value_of
-from components.learn.lessons import load_lessons
-from components.learn.page import check_prediction, fill_facts
 from components.results.sheet import show
+from qalign_study.lessons.facts import Share, value_of
+from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.messages import check_prediction, fill_facts
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

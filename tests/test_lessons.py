@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from components.learn.facts import FACTS, Place, Share, facts_of, format_value, run_of, value_of
 from components.learn.guide import GUIDE, exercises
-from components.learn.lessons import HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
-from components.learn.page import check_prediction, lesson_message
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
+from qalign_study.lessons.facts import FACTS, Place, Share, facts_of, format_value, run_of, value_of
+from qalign_study.lessons.files import HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
+from qalign_study.lessons.messages import check_prediction, fill_facts, lesson_message
 from qalign_study.measure.diagnostics import agreement, ess
 
 pytestmark = pytest.mark.recorded
@@ -135,11 +135,30 @@ def test_the_chain_that_is_stuck_has_the_lowest_r_hat_of_its_own():
     assert value_of("chain_says:1", place) != "63"
 
 
-def test_what_is_shown_unasked_speaks_of_no_guess():
-    speaks = re.compile(r"(The other|No\b|Not\b|It is( not)?:|Yes)")
-    assert speaks.match("The other one: {reward} for the old text.")
-    wrong = [each.values[0].ask.wrong for each in QUESTIONS]
-    assert [text for text in wrong if speaks.match(text)] == []
+def test_an_explanation_on_the_projector_neither_praises_nor_corrects():
+    speaks = re.compile(r"(Yes|Close|Correct|Right|The other|No|Not|It is( not)?:)\b")
+    for each in QUESTIONS:
+        (stop,) = each.values
+        explanation = check_prediction(stop, "")["explanation"]
+        assert not speaks.match(explanation)
+        assert (
+            check_prediction(stop, "")["explanation"][0].isupper() or not explanation[0].isalpha()
+        )
+        assert explanation != fill_facts(stop.ask.wrong, stop.ask.then, stop.at)
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        ("Yes: {alpha}, a `coin`.", "{alpha}, a “coin”."),
+        ("Close, it is so.", "It is so."),
+        ("Yesterday.", "Yesterday."),
+    ],
+)
+def test_a_text_for_wrong_predictions_is_not_shown_as_the_answer(tmp_path, right, expected):
+    text = GOOD.replace('right = "Yes."', f'right = "{right}"')
+    (stop,) = read_lesson(written(tmp_path, text)).stops
+    assert check_prediction(stop, "")["explanation"] == fill_facts(expected, stop.at, stop.at)
 
 
 def test_what_was_predicted_is_checked_by_the_cores_own_number():

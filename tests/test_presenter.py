@@ -8,8 +8,8 @@ import pytest
 from browser import find_violations
 from traces import toy_trace
 
-from components.learn.lessons import load_lessons
-from components.learn.page import check_prediction, fill_facts
+from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.messages import check_prediction, fill_facts
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.learn.lessons import load_lessons
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.arrays import vote
@@ -20,6 +19,7 @@ from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
 from qalign_study.commands import main
+from qalign_study.lessons.files import load_lessons
 from qalign_study.measure.cross_validated_beta import (
     FACTORS,
     chosen_elsewhere,

@@ -17,14 +17,6 @@ import pandas as pd
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from components.common.evaluated import (
-    FOLDER,
-    beside,
-    beside_the_papers,
-    results_files,
-    summarise,
-    title_of,
-)
 from components.results.advice import Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
 from components.results.page import advice, build_results_page
@@ -47,6 +39,14 @@ from qalign_study.measure.report import COLUMNS, Compared, Evaluated, Group, Rep
 from qalign_study.measure.results import pack, results_in, unpack
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.evaluated import (
+    FOLDER,
+    beside,
+    beside_the_papers,
+    results_files,
+    summarise,
+    title_of,
+)
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.page import table_html, to_html
 from qalign_study.sheet.values import Table, tables

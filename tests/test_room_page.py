@@ -14,9 +14,9 @@ from browser import PATIENCE, find_violations, hear
 from toys import ANSWER, PROMPT
 
 from components.learn.exhibit import build_exhibit
-from components.learn.lessons import load_lessons
-from components.learn.page import check_prediction, fill_facts
 from components.room.rooms import Bucket
+from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.messages import check_prediction, fill_facts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.browser]
 

@@ -302,18 +302,6 @@ def test_nobody_is_told_the_answer_before_it_is_open(clock):
     assert room_message(room)["reference"] == ANSWER
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [("Yes: 25%.", "25%."), ("Yes, rejected.", "Rejected."), ("It is.", "It is.")],
-)
-def test_nobody_who_was_wrong_is_told_yes(clock, words, status):
-    room = a_room(clock)
-    room.turn(1)
-    room.reveal()
-    room.opened[1] = {**room.opened[1], "explanation": words}
-    assert room_message(room)["explanation"] == status
-
-
 def test_a_flood_is_refused_and_the_others_are_heard(clock):
     room = a_room(clock)
     rude, other = room.join("", clock.now), room.join("", clock.now)

@@ -13,7 +13,6 @@ import pytest
 from added_rules import ADDED, added_rule
 from browser import ROOT
 
-from components.common.evaluated import FOLDER
 from components.compare.figures import compute_curves, reward_histograms
 from components.compare.view import view
 from components.lab import worth, wrong
@@ -34,6 +33,7 @@ from qalign_study.measure.record import draws_of, measure_of
 from qalign_study.measure.report import Evaluated, Group, Report
 from qalign_study.measure.results import Results, unpack
 from qalign_study.measure.subsets import Pool, votes
+from qalign_study.sheet.evaluated import FOLDER
 from qalign_study.sheet.figures import errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import table_html, to_html

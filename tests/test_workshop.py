@@ -8,8 +8,8 @@ import pytest
 from browser import ROOT
 
 from components.learn.guide import GUIDE, on_the_page
-from components.learn.lessons import load_lessons
 from components.watch.gallery import gallery, write_slides
+from qalign_study.lessons.files import load_lessons
 
 TEXT = GUIDE.read_text(encoding="utf-8")
 LINKS = [dict(re.findall(r"(\w+)=([\w-]+)", link)) for link in re.findall(r"`\?([^`]+)`", TEXT)]

@@ -8,8 +8,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.convergence import trust
-from components.common.evaluated import results_files, summarise, task_of
 from qalign_core.decide.answers.graders import format_references
 from qalign_core.decide.rouge import unread
 from qalign_core.decide.rules import Rule, chain_vote, plain_vote, weighted_vote
@@ -29,6 +27,8 @@ from qalign_study.measure.comparisons import (
 from qalign_study.measure.curves import paired
 from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
+from qalign_study.sheet.convergence import trust
+from qalign_study.sheet.evaluated import results_files, summarise, task_of
 from qalign_study.sheet.words import (
     SURVIVE,
     describe_mixing,

@@ -8,7 +8,6 @@ from pathlib import Path
 import gradio as gr
 from gradio.components import Component
 
-from components.common.evaluated import results_files, title_of
 from components.common.style import band_of, curve_of
 from components.lab.section import Section, View
 from components.lab.style import (
@@ -34,6 +33,7 @@ from qalign_study.exact.decisions import Exploration, Situation, explore
 from qalign_study.export.dictionary import colour
 from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.results import unpack
+from qalign_study.sheet.evaluated import results_files, title_of
 from qalign_study.sheet.words import curve_name, gap, in_a_sentence
 
 MAP = ASSETS / "results" / "worth.json"

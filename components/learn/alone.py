@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from components.learn.facts import RUNS
-from components.learn.lessons import Lesson, Stop, load_lessons
-from components.learn.page import check_prediction, lesson_message, list_lessons, number_of
+from qalign_study.lessons.facts import RUNS
+from qalign_study.lessons.files import Lesson, Stop, load_lessons
+from qalign_study.lessons.messages import check_prediction, lesson_message, list_lessons, number_of
 
 SERVED = ("tokens", "hand")
 """Tabs of the player whose contents a server computes."""
@@ -59,4 +59,5 @@ def _outcomes(stop: Stop) -> dict[str, Any]:
         "near": near,
         "within": ask.within,
         "right": check_prediction(stop, f"{near}"),
+        "wrong": check_prediction(stop, f"{near + 2 * ask.within + 1}"),
     }

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from components.learn.facts import LabFacts, Place, ResultFacts, run_of
-from components.learn.lessons import SLOT, Ask
 from qalign_core.decide.methods import importance_weights
 from qalign_study.exact.convergence import distances, sweep
 from qalign_study.exact.world import by_reward
 from qalign_study.exact.wrong_reward import SAMPLES
+from qalign_study.lessons.facts import LabFacts, Place, ResultFacts, run_of
+from qalign_study.lessons.files import SLOT, Ask
 from qalign_study.sheet.words import names_of
 
 Points = Sequence[tuple[float, float]]

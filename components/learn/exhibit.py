@@ -10,9 +10,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from components.common.evaluated import TITLES
 from components.learn.charts import lab_charts, result_charts, weight_chart
-from components.learn.facts import (
+from qalign_core.decide.methods import importance_weights, majority_vote
+from qalign_core.decide.rules import best_reward
+from qalign_core.registry import load_language_model
+from qalign_core.types import Response, TraceHeader
+from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
+from qalign_study.lessons.facts import (
     FACTS,
     ChainFacts,
     Place,
@@ -21,12 +25,8 @@ from components.learn.facts import (
     run_of,
     value_of,
 )
-from components.learn.lessons import Ask, Stop
-from qalign_core.decide.methods import importance_weights, majority_vote
-from qalign_core.decide.rules import best_reward
-from qalign_core.registry import load_language_model
-from qalign_core.types import Response, TraceHeader
-from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
+from qalign_study.lessons.files import Ask, Stop
+from qalign_study.sheet.evaluated import TITLES
 from qalign_study.sheet.words import names_of, percent
 
 MOST = 4

@@ -9,8 +9,8 @@ from pathlib import Path
 import gradio as gr
 
 from components.common.folding import fold
-from components.learn.lessons import Ask, Lesson, Stop, load_lessons
-from components.learn.page import check_prediction, fill_facts
+from qalign_study.lessons.files import Ask, Lesson, Stop, load_lessons
+from qalign_study.lessons.messages import check_prediction, fill_facts
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "workshop.md"
 TABLE = "| Lesson, stop | What is asked | Answer |\n|---|---|---|\n"

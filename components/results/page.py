@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from components.common.evaluated import NO_FOLDERS, read, results_files, summarise, title_of
 from components.common.folding import fold
 from components.common.options import PLAIN, PRIVATE, heading
 from components.common.saving import file_saver
 from components.results.advice import advice_html
 from components.results.sheet import file_of, list_html, paper_html, show, whole_html
 from qalign_core.errors import QAlignError
+from qalign_study.sheet.evaluated import NO_FOLDERS, read, results_files, summarise, title_of
 
 IN_A_SENTENCE = {
     "in_distribution": "problems like the training problems",

@@ -8,13 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from components.common.evaluated import (
-    FOLDER,
-    beside,
-    beside_the_papers,
-    once_per_version,
-    summarise,
-)
 from components.common.options import heading
 from components.common.saving import save_line
 from components.results.findings import findings_html
@@ -23,6 +16,13 @@ from qalign_core.decide.rules import chain_vote
 from qalign_core.errors import QAlignError
 from qalign_study.measure.report import Evaluated, Group, Report, Row
 from qalign_study.measure.tuning import BetaPoint, against_beta
+from qalign_study.sheet.evaluated import (
+    FOLDER,
+    beside,
+    beside_the_papers,
+    once_per_version,
+    summarise,
+)
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_html, table_html

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from components.common.convergence import trust
 from components.room.rooms import POOL, TRIES, Member, Room
 from qalign_core.decide.methods import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
 from qalign_study.measure.diagnostics import MIN_STATES, agreement
+from qalign_study.sheet.convergence import trust
 
 MOST_ANSWERS = 4
 """The number of answers of a vote that are shown."""
@@ -54,16 +53,9 @@ def room_message(room: Room) -> dict[str, Any]:
             **{name: stop[name] for name in ("title", "text", "ask", "exhibit") if name in stop},
         }
     if answers := room.opened.get(room.stop):
-        explanation = _without_yes(str(answers["explanation"]))
-        message |= {"value": answers["value"], "explanation": explanation}
+        message |= {name: answers[name] for name in ("value", "explanation")}
         message["stop"] |= {name: answers[name] for name in ("exhibit",) if name in answers}
     return message
-
-
-def _without_yes(explanation: str) -> str:
-    """Remove the leading "Yes": some members gave a different answer."""
-    text = re.sub(r"^Yes(: |, )", "", explanation)
-    return text[:1].upper() + text[1:]
 
 
 def member_message(room: Room, member: Member) -> dict[str, Any]:
@@ -82,9 +74,7 @@ def member_message(room: Room, member: Member) -> dict[str, Any]:
         outcome = room.outcome_of(prediction) if prediction else room.opened[room.stop]
         message["outcome"] = {
             "right": outcome["right"] if prediction else None,
-            "explanation": outcome["explanation"]
-            if prediction
-            else _without_yes(str(outcome["explanation"])),
+            "explanation": outcome["explanation"],
         }
     if member.last is not None:
         message |= _step_message(member.last)

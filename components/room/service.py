@@ -8,7 +8,6 @@ hundred streams cost little and none depends on another.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -273,11 +272,8 @@ class RoomService:
     def _judge_all(room: Room) -> None:
         """Compute the outcome of every prediction, in a thread: some need an exact world."""
         if room.ask:
-            for prediction in [str(room.outcome_of("")["value"]), *room.prediction_counts]:
-                with contextlib.suppress(
-                    ValueError
-                ):  # the right value of a number is not always a prediction
-                    room.outcome_of(prediction)
+            for prediction in ("", *room.prediction_counts):
+                room.outcome_of(prediction)
 
     def _find_member(self, code: object, token: str) -> tuple[Room, Member]:
         """Return the room of a code and the member of a token in it."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from components.common.beta import finite_numbers
-from components.common.convergence import ROUGH, trust
 from qalign_study.measure.diagnostics import (
     agreement,
     autocorrelation,
@@ -18,6 +17,7 @@ from qalign_study.measure.diagnostics import (
     mcse,
     ranks,
 )
+from qalign_study.sheet.convergence import ROUGH, trust
 from qalign_study.sheet.words import describe_mixing, number
 
 MAX_CHAINS = 64

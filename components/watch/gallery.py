@@ -16,7 +16,6 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.evaluated import NO_FOLDERS
 from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import load_trace, parse_header, trace_text, whole_lines, write_whole
@@ -26,6 +25,7 @@ from qalign_core.target import Target
 from qalign_study.export.command import command_of
 from qalign_study.export.player import page, page_around
 from qalign_study.sets.folder import trace_path
+from qalign_study.sheet.evaluated import NO_FOLDERS
 from qalign_study.sheet.words import target_of
 
 FOLDER = ASSETS / "runs"

@@ -10,7 +10,6 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.evaluated import NO_FOLDERS
 from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
@@ -33,6 +32,7 @@ from qalign_core.types import Response
 from qalign_core.validation import from_json
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.measure.tuning import tune_beta
+from qalign_study.sheet.evaluated import NO_FOLDERS
 
 PLAYS = " ▶ continues."
 SEEDS = 10_000

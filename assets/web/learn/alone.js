@@ -5,7 +5,7 @@
 /**
  * The outcomes of a stop: by the value of the prediction, or by its distance from a number.
  * @typedef {{ predictions: Record<string, Outcome>, near?: number, within: number,
- *   right: Outcome }} Outcomes
+ *   right: Outcome, wrong: Outcome }} Outcomes
  */
 /**
  * @typedef {object} StaticLessons
@@ -25,10 +25,9 @@ export const staticServer = ({ lessons, outcomes, runs }) => ({
     return lessons[name];
   },
   async check({ lesson, stop, prediction }) {
-    const { predictions, near, within, right } = outcomes[lesson][stop];
+    const { predictions, near, within, right, wrong } = outcomes[lesson][stop];
     if (near === undefined || !prediction) return predictions[prediction];
-    const isRight = Math.abs(Number(prediction) - near) <= within;
-    return isRight ? right : { ...predictions[""], right: false };
+    return Math.abs(Number(prediction) - near) <= within ? right : wrong;
   },
   async run(name) {
     return runs[name];

@@ -31,7 +31,7 @@ model alone, any other a number (of a share: in %). Of options that are numbers,
 the fact is right. Instead of `fact`, `moves` is a fact that goes "up", "down" or stays the "same"
 from `at` to `then`, and `largest = true` says that the options are facts. A stop's `at` keeps what
 it does not name of the same page from the stop before. In braces stand facts
-(`components/learn/facts.py`), of `then` where there is one; `{before.alpha}` is that of `at`.
+(`qalign_study/lessons/facts.py`), of `then` where there is one; `{before.alpha}` is that of `at`.
 """
 
 import re
@@ -42,9 +42,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from components.learn.facts import RUNS, Place, facts_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
+from qalign_study.lessons.facts import RUNS, Place, facts_of
 
 FOLDER = ASSETS / "lessons"
 PHASES = ("cut", "rewrite", "score", "chance", "coin", "verdict")

@@ -11,8 +11,6 @@ from functools import cache
 from itertools import takewhile
 from statistics import fmean
 
-from components.common.convergence import trust
-from components.common.evaluated import FOLDER, summarise
 from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
@@ -38,6 +36,8 @@ from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
 from qalign_study.measure.curves import Point
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
+from qalign_study.sheet.convergence import trust
+from qalign_study.sheet.evaluated import FOLDER, summarise
 from qalign_study.sheet.words import number, percent
 
 RUNS = ASSETS / "runs"
