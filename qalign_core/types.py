@@ -150,12 +150,14 @@ class NoProposal:
         kept: number of ids of the state that were kept before drawing.
         tokens: the ids drawn and discarded.
         pieces: their texts, for display.
+        move: the name of the move, if a mixture chose it.
     """
 
     reason: str
     kept: int = 0
     tokens: tuple[int, ...] = ()
     pieces: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    move: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ class Step:
         log_correction: the move's term in log alpha; None in a trace of the paper's move, where it
             is `log(|y| / |y'|)`.
         refused: the reason if the move made no proposal.
+        move: the name of the move; empty at t = 0 and in a trace of the paper's move.
     """
 
     chain: int
@@ -193,6 +196,7 @@ class Step:
     kept_again: int = 0
     log_correction: float | None = field(default=None, compare=False)
     refused: NoProposal | None = None
+    move: str = field(default="", compare=False)
 
     @property
     def state(self) -> ScoredResponse:

@@ -36,6 +36,9 @@ LOG_PROB = 1e-3
 BORDER = 2e-4
 """How far from its border a uniform number may lie where a token or a verdict differs."""
 
+NEWER = {"move"}
+"""Fields of steps that older traces lack: a recorded line without one is compared without it."""
+
 Line = dict[str, Any]
 Stream = tuple[str, int]
 TELLING = {"cost", "accepted", "changed", "length", "answer"}
@@ -146,6 +149,8 @@ def _difference(old: Line, new: Line, beta: float) -> str:
     within |= {"log_correction": of_ratio, "log_alpha": 2 * of_ratio}
     for name in ("index", "tokens", "reward", *sorted(old.keys() | new.keys())):
         a, b = old.get(name), new.get(name)
+        if name in NEWER and name not in old:
+            continue
         if a != b and not (name in within and _close(a, b, within[name])):
             return name
     return ""

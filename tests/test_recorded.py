@@ -108,6 +108,15 @@ def test_log_probabilities_are_the_same_up_to_their_last_bits():
         check_same_run(BLOCKS, lambda begun: shorter)
 
 
+def test_a_trace_from_before_moves_had_names_is_drawn_again_with_them():
+    named = changed("step", 5, text=BLOCKS, move="block")
+    assert '"move":"block"' not in BLOCKS
+    check_same_run(BLOCKS, lambda begun: named)
+    for again in (BLOCKS, changed("step", 5, text=BLOCKS, move="suffix")):
+        with pytest.raises(AssertionError, match="no border near"):
+            check_same_run(named, lambda begun, again=again: again)
+
+
 @pytest.mark.recorded
 @pytest.mark.parametrize("name", ["a token of a step", "a token of a sample", "a verdict"])
 def test_at_its_border_a_difference_is_shown_and_the_recorded_run_goes_on(name, monkeypatch):

@@ -92,24 +92,16 @@ def test_a_module_runs_once_after_what_it_imports_and_its_exports_become_the_pag
         == """(() => {
 "use strict";
 const m0 = (() => {
-const one = 1;
-const two = 2;
-class Three {}
-async function four() {}
-return { one, two, Three, four };
+const one = 1;const two = 2;class Three {}async function four() {}return { one, two, Three, four };
 })();
 const m1 = (() => {
 const { one } = m0;
-function say(n) {
-return `${one}, ${n}`;
-}
-return { say };
+function say(n) {return `${one}, ${n}`;}return { say };
 })();
 const m2 = (() => {
 const { one, two } = m0;
 const { say } = m1;
-const Page = { said: say(one + two) };
-return { Page };
+const Page = { said: say(one + two) };return { Page };
 })();
 Object.assign(globalThis, { ...m2 });
 })();
@@ -120,7 +112,7 @@ Object.assign(globalThis, { ...m2 });
 def test_a_comment_before_code_takes_nothing_with_it(tmp_path):
     body = "const a =\n  /** @type {any} */ (1);\n"
     page = write(tmp_path, page=f"{body}/** A sum. */\nexport const b = a + 1;\n")
-    assert "const a =\n(1);\nconst b = a + 1;\n" in bundle(page)  # a type and an indent go too
+    assert "const a =\n(1);const b = a + 1;" in bundle(page)  # a type and an indent go too
 
 
 @pytest.mark.parametrize(

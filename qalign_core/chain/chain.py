@@ -18,7 +18,7 @@ from qalign_core.chain.kernel import accepts, log_acceptance, log_uniform
 from qalign_core.chain.merging import merge
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
-from qalign_core.chain.moves.move import Move, needs_log_probs
+from qalign_core.chain.moves.move import Move, name_of, needs_log_probs
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.chain.sampling import check_models, draw, encode_prompt, score
 from qalign_core.errors import ModelContractError
@@ -64,6 +64,7 @@ async def step(
             cost=choices.cost,
             log_correction=-math.inf,
             refused=proposal,
+            move=proposal.move or name_of(move),
         )
     new = await score(
         rm,
@@ -88,6 +89,7 @@ async def step(
         cost=new.cost,
         kept_again=proposal.kept_again,
         log_correction=float(sum(np.asarray(proposal.log_correction))),
+        move=proposal.move or name_of(move),
     )
 
 

@@ -22,10 +22,11 @@ infinity. `<` is escaped, so that a line can be embedded in a page. With a targe
 paper's, the header has `sharpness`, and steps and samples have `log_probs`, one per token in
 `tokens`.
 
-With moves other than the paper's, the header has `move` and a step has `log_correction`. A step of
-a block has `kept_again`: that many of the state's last ids follow the `tokens`, and `log_probs`
-covers both. A step without a proposal has `refused`, the reason, and no reward; its `tokens` (maybe
-none) were drawn and discarded. `cost` has a third count if tokens were read again.
+With moves other than the paper's, the header has `move`, and a step has `log_correction` and, in
+newer traces, `move`, the name of its move. A step of a block has `kept_again`: that many of the
+state's last ids follow the `tokens`, and `log_probs` covers both. A step without a proposal has
+`refused`, the reason, and no reward; its `tokens` (maybe none) were drawn and discarded. `cost` has
+a third count if tokens were read again.
 
 With a right answer in the header, an `answer` is right if it is the same text. If the run's grader
 decides otherwise, the line has `right`, its verdict.
@@ -145,7 +146,7 @@ def step_line(
     """Return the line of one step, with what `read` finds in the proposal, for display.
 
     `log_probs` adds the log-probabilities of its new tokens if the model returned them;
-    `corrections` adds the correction of its move.
+    `corrections` adds the name and the correction of its move.
     """
     response, index = step.proposal.response, step.index
     line: Line = {"type": "step", "chain": step.chain, "t": step.t, "index": index}
@@ -172,8 +173,11 @@ def step_line(
     }
     if step.kept_again:
         line["kept_again"] = step.kept_again
-    if corrections and step.refused is None and step.t:
-        line["log_correction"] = step.log_correction
+    if corrections and step.t:
+        if step.move:
+            line["move"] = step.move
+        if step.refused is None:
+            line["log_correction"] = step.log_correction
     if step.refused is not None:
         return _dump(line)
     if _join(response.pieces, response.finished) != response.text:
@@ -432,6 +436,7 @@ class TraceReader:
             kept_again=again,
             log_correction=correction,
             refused=NoProposal(refused, index, new, pieces) if refused else None,
+            move=self._get(line, "move", str) if "move" in line else "",
         )
 
     def _rewrite(

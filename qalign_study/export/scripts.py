@@ -12,7 +12,7 @@ What a module may be, so that joining needs no parser:
   a line; no other exports;
 - comments on lines of their own, comments without quotes at the end of a line, and types in front
   of what they belong to (`/** @type {...} */`), which the page does not get: `//` or `/* ... */`,
-  and no text with a line break in it, since lines lose their indentation too.
+  and no text with a line break in it, since lines are joined and lose their indentation.
 
 A module becomes a function that runs once, after those that it imports, and returns what it
 exports; the exports of the modules asked for are the page's globals.
@@ -30,7 +30,7 @@ IMPORT = re.compile(
 )
 EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function\*?|class) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
-INDENT = re.compile(r"^\s+", re.MULTILINE)
+INDENT = re.compile(r"(?<=[{};,])\s*\n\s*|^\s+", re.MULTILINE)
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
 SHEET_COMMENT = re.compile(r"/\*.*?\*/\s*|(?<=[{};,])\s*\n\s*|^\s+", re.MULTILINE | re.DOTALL)

@@ -19,10 +19,24 @@ test("a block keeps the beginning and the end of the state", () => {
 
 test("its chance has the factor of the rest, not of the lengths", () => {
   const q = quantities(block, 1);
-  assert.equal(q.kind, "block");
+  assert.equal(block.move, "block");
   assert.ok(q.agrees);
   assert.equal(q.correction, Math.exp(-1.5));
-  assert.equal(quantities(parse(FOUR).chains[0].steps[1], 1).kind, "suffix");
+  assert.equal(parse(FOUR).chains[0].steps[1].move, "suffix");
+});
+
+test("a step's own name comes first, then that of a run of one move, whatever the numbers", () => {
+  const named = (/** @type {string} */ setting, /** @type {string} */ name) => {
+    const text = BLOCKS.replace("suffix+block(:)", setting)
+      .replaceAll('"kept_again":3', `"kept_again":3,"move":"${name}"`);
+    return parse(text).chains[0].steps;
+  };
+  const [, mixed] = named("suffix+swap", "swap");
+  assert.equal(mixed.move, "swap");
+  assert.match(narrate(mixed, 0, 1), /The move swap decides/);
+  const alone = parse(BLOCKS.replace("suffix+block(:)", "mine.py:Mine")).chains[0].steps;
+  assert.equal(alone[1].move, "mine.py:Mine");
+  assert.equal(alone[2].move, "mine.py:Mine");
 });
 
 test("a refused move has no proposal, and the state is counted again", () => {
@@ -41,6 +55,7 @@ test("steps of blocks that cannot be are refused in one sentence", () => {
     ['"kept_again":3', '"kept_again":9', /kept_again/],
     ['"log_correction":-1.5', '"log_correction":"x"', /log_correction/],
     ['"refused":"the new block did not end"', '"refused":7', /refused/],
+    ['"kept_again":3', '"kept_again":3,"move":7', /move/],
   ]) {
     assert.throws(() => parse(BLOCKS.replace(was, now)), message);
   }

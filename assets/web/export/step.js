@@ -3,6 +3,7 @@
 import { ICONS } from "../dom.js";
 import { modelName } from "../dictionary.js";
 import { answerStyle, rewardScale } from "../player/drawing.js";
+import { wordsOf } from "../player/moves.js";
 import {
   answersTo, quantities, stateOf, stays, tally, ticks, visitsAt,
 } from "../player/numbers.js";
@@ -319,8 +320,7 @@ function formula({ header }, step, q, c) {
   return text(LEFT.x, 566, 19, c.ink, /** @type {(Shape | string)[]} */ ([
     "α = min(1, ", ...some(`exp(${brief(q.difference)}/${plain(header.beta)})`),
     ...sharp(`(p′/p)^${plain(sharpness - 1)}`),
-    length({ suffix: `${step.oldLength}/${step.ids.length}`, weighted: "W/W′",
-      block: "p(rest|new)/p(rest|old)" }[q.kind]), ") = min(1, ", ...some(brief(q.reward)),
+    length(wordsOf(step).factor), ") = min(1, ", ...some(brief(q.reward)),
     ...sharp(brief(q.sharp)), length(brief(q.correction)), ") = ",
     ["tspan", BOLD, pair(q.u, q.alpha)[1]],
   ]));

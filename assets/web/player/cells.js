@@ -3,6 +3,7 @@
 import { term } from "../dictionary.js";
 import { differs, put, set, show } from "../dom.js";
 import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
+import { wordsOf } from "./moves.js";
 import { quantities, visitsAt, whatIf } from "./numbers.js";
 import {
   LAST,
@@ -32,22 +33,8 @@ const model = (/** @type {Child[]} */ ...parts) => h("b.c-base", ...parts);
 /** What the cell of each phase shows. */
 /** @type {((view: View, q: Quantities) => Child[])[]} */
 const CELLS = [
-  ({ step }, { kind }) => {
-    const n = step.oldLength;
-    if (kind === "block") {
-      return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}: a block begins there`,
-        h("p.small", "Each block of the text is equally likely. The tokens before it are kept, ",
-          "and so are those after it.")];
-    }
-    if (kind === "weighted") {
-      return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}`,
-        h("p.small", "Places where the model is unsure are cut more often. The first i tokens ",
-          "are kept; the rest is rewritten.")];
-    }
-    return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
-      h("p.small", "Each step draws it at random. The first i tokens are kept; ",
-        "the rest is rewritten.")];
-  },
+  ({ step }) => [term("cut", "i"), " = ", h("b", step.index),
+    ` of ${step.oldLength}${wordsOf(step).cut}`, h("p.small", wordsOf(step).note)],
   ({ step }) => {
     if (step.refused !== null) {
       const n = step.vain.length;
@@ -116,13 +103,12 @@ function formula({ trace, step }, q) {
   const [sharp, some] = [sharpness > 1, rewarded(trace)];
   const alpha = pair(q.u, q.alpha)[1];
   const over = `exp(${brief(q.difference)}/${plain(beta)})`;
-  const lengths = { suffix: `${step.oldLength}/${step.ids.length}`, weighted: "W/W′",
-    block: "p(rest|new)/p(rest|old)" }[q.kind];
+  const { factor, meaning, noun, reason } = wordsOf(step);
   if (step.refused !== null) return ["There is no proposal, so the old text stays."];
   return [
     h("p.formula", "α = min(1, ", ...(some ? [reward(over), " × "] : []),
       ...(sharp ? [model("(p′/p)", h("sup", plain(sharpness - 1))), " × "] : []),
-      length(lengths), ")"),
+      length(factor), ")"),
     h("p.formula", "\u2007= min(1, ", ...(some ? [reward(brief(q.reward)), " × "] : []),
       ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.correction)),
       ") = ", h("b", alpha)),
@@ -130,30 +116,10 @@ function formula({ trace, step }, q) {
       ...(some ? [reward("e^(reward gain / ", term("beta", "β"), ")"), ", times "] : []),
       ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
         term("sharpness"), " − 1, times "] : []),
-      ...third(q.kind, step),
+      length(term(noun, meaning)), ` (${reason})`,
       q.logRatio >= 0 ? `; before the limit of 1, the product is ${brief(q.ratio)}` : "",
       q.agrees ? "." : "; this trace’s own α differs from the formula."),
   ];
-}
-
-/**
- * What the third factor is, in words.
- * @param {Quantities["kind"]} kind
- * @param {import("./parse.js").Step} step
- * @returns {Child[]}
- */
-function third(kind, { oldLength, ids }) {
-  if (kind === "block") {
-    return [length("how well the rest still fits"), " (the probability of the text after the ",
-      "block, given the new block and the old one)"];
-  }
-  if (kind === "weighted") {
-    return [length("old over new weight"), " (a text with more unsure places can be cut in more ",
-      "of them, so each rewrite of it is proposed less often)"];
-  }
-  return [length(term("length", "old over new length")),
-    ` (→ to get here, one of ${oldLength} cuts was drawn; ← to get back, one of ${ids.length} `,
-    "must be)"];
 }
 
 /**
@@ -190,9 +156,8 @@ function verdict({ chain, step, t }, q) {
     return [head, "The old text is ", countNote, `: ${step.refused}.`];
   }
   if (!step.accepted) {
-    const of = { suffix: "it is longer", weighted: "it has more unsure places",
-      block: "the rest fits worse after it" }[q.kind];
-    const why = step.sharp < Math.log(q.correction) ? "the model finds it less likely" : of;
+    const why = step.sharp < Math.log(q.correction)
+      ? "the model finds it less likely" : wordsOf(step).why;
     return [head, "The old text is ", countNote, ".", h("p.small", q.difference > 0
       ? `Rejected, though better: ${why}, and that lowers α.`
       : "A text that is hard to beat stays for many steps, and so gets more votes.")];

@@ -31,17 +31,6 @@ export function rewardsOf(chain, t, burnIn) {
 export const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
 /**
- * Which kind of move made a step.
- * @param {Step} step
- * @param {number} off how far its correction is from that of the lengths
- * @returns {"block" | "weighted" | "suffix"}
- */
-function kindOf(step, off) {
-  if (step.again || step.refused !== null) return "block";
-  return Math.abs(off) > 1e-9 ? "weighted" : "suffix";
-}
-
-/**
  * What decides a step at beta: alpha = min(1, exp((r' - r) / beta) · |y| / |y'|), or in place
  * of the lengths the factor of another move, times that
  * of a sharper target, (p(y') / p(y))^(sharpness - 1).
@@ -59,7 +48,6 @@ export function quantities(step, beta) {
     lengths,
     /** what the move adds: old over new length, or how well the rest still fits */
     correction: Math.exp(correction),
-    kind: kindOf(step, correction - Math.log(lengths)),
     logRatio,
     ratio: Math.exp(logRatio),
     reward: Math.exp(difference / beta),

@@ -14,6 +14,7 @@ import { isRight, keepVerdict } from "./words.js";
  * @property {number} [seed]
  * @property {string | null} [reference] the right answer, if it is known
  * @property {string | null} [extractor] how answers are read
+ * @property {string} [move] how proposals are made
  */
 /**
  * One step: its proposal beside the state that it would replace.
@@ -36,6 +37,7 @@ import { isRight, keepVerdict } from "./words.js";
  * @property {number[]} logProbs ln of each token's probability as drawn; none where it was not kept
  * @property {number} again how many of the state's last tokens were kept too: a block's step
  * @property {number | null} correction log of what the move adds; null: old over new length
+ * @property {string} move the name of the move
  * @property {string | null} refused why there is no proposal; the state then stands in its place
  * @property {string[]} vain the tokens that were drawn in vain
  * @property {number} sharp (sharpness - 1) (ln p(y') - ln p(y)): 0 of the paper's target
@@ -273,6 +275,19 @@ function readAnswer(trace, x) {
 }
 
 /**
+ * The name of the move of a step. In older traces of several moves a step has none, and its line
+ * shows which of the three moves of their time made it.
+ * @param {Header} header
+ * @param {any} x
+ * @param {number} lengths the old length over the new one
+ */
+function moveOf({ move = "suffix" }, x, lengths) {
+  if (x.move != null || !/[*+( ]/.test(move)) return x.move ?? move;
+  if (x.kept_again || x.refused != null) return "block";
+  return Math.abs(x.log_correction - Math.log(lengths)) > 1e-9 ? "entropy" : "suffix";
+}
+
+/**
  * Refuse a step that cannot be.
  * @param {Trace} trace
  * @param {any} x
@@ -289,6 +304,7 @@ function checkStep(trace, x, t, old) {
   const again = x.kept_again ?? 0;
   const room = old ? old.ids.length - x.index : 0;
   needField(trace, isCount(again) && again <= room, "kept_again");
+  needField(trace, x.move == null || isText(x.move), "move");
   needField(trace, x.log_correction == null || isNumber(x.log_correction), "log_correction");
   const some = isList(x.tokens, isCount, LIMITS.tokens) && (x.tokens.length > 0 || refused);
   needField(trace, some, "tokens");
@@ -387,6 +403,7 @@ function readStep(trace, x) {
     oldLength: old ? old.ids.length : ids.length,
     oldReward: old ? old.reward : x.reward,
     again,
+    move: moveOf(trace.header, x, (old?.ids.length ?? 0) / ids.length),
     correction: refused === null ? x.log_correction ?? null : -Infinity,
     refused,
     vain: refused === null ? [] : words,

@@ -1,4 +1,5 @@
 /* Numbers and steps as people read them. */
+import { wordsOf } from "./moves.js";
 import { quantities } from "./numbers.js";
 
 /** @typedef {import("./parse.js").Step} Step */
@@ -189,11 +190,7 @@ export const LAST = PHASES.length - 1;
 /** What each phase says, from step, beta and how u and alpha are written. */
 /** @type {((step: Step, beta: number) => string)[]} */
 const STORY = [
-  (step, beta) => ({
-    suffix: "Where to cut? Every token of the current text is equally likely.",
-    weighted: "Where to cut? Places where the model is unsure are more likely.",
-    block: "Which block to rewrite? Every block of the current text is equally likely.",
-  })[quantities(step, beta).kind],
+  (step) => wordsOf(step).story,
   (step) => rewritten(step),
   (step, beta) => {
     const { difference } = quantities(step, beta);
@@ -204,10 +201,10 @@ const STORY = [
     return `The reward model scores the proposal ${better}: ${now} against ${before}.`;
   },
   (step, beta) => {
-    const { logRatio, u, alpha, kind } = quantities(step, beta);
+    const { logRatio, u, alpha } = quantities(step, beta);
     if (step.refused !== null) return "There is no proposal, so the old text stays.";
-    const last = { suffix: "length", weighted: "weight", block: "the rest" }[kind];
-    const all = step.sharp ? `Reward, probability and ${last}` : `Reward and ${last}`;
+    const { noun } = wordsOf(step);
+    const all = step.sharp ? `Reward, probability and ${noun}` : `Reward and ${noun}`;
     return logRatio >= 0
       ? `${all} together make α = 1, so the proposal is certain to be accepted.`
       : `So the proposal is accepted with probability ${pair(u, alpha)[1]}.`;

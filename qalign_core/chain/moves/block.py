@@ -5,9 +5,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
+from qalign_core.move_spec import move_kind
 from qalign_core.types import NoProposal, Response
 
 
+@move_kind(
+    lambda lm, text: Block(lm.delimiters(text)),
+    takes_text=True,
+    reaches_all=False,
+    methods=("score_tokens", "delimiters", "response"),
+)
 @dataclass(frozen=True, slots=True)
 class Block:
     """Choose a block that ends with a delimiter, draw it again, and keep the text after it.
@@ -21,6 +28,7 @@ class Block:
     """
 
     delimiters: frozenset[int]
+    name: ClassVar[str] = "block"
     needs_log_probs: ClassVar[bool] = True
 
     async def propose(self, choices: Choices, y: Response) -> MoveResult:

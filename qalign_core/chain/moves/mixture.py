@@ -1,15 +1,12 @@
 """Several moves in one chain: each step draws a move with fixed weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from qalign_core.chain.moves.block import Block
-from qalign_core.chain.moves.entropy import Entropy
-from qalign_core.chain.moves.move import Choices, Move, MoveResult, needs_log_probs
+from qalign_core.chain.moves.move import Choices, Move, MoveResult, name_of, needs_log_probs
 from qalign_core.chain.moves.own import own_move
-from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.errors import ModelContractError
-from qalign_core.move_spec import ENTROPY, SUFFIX, Part
+from qalign_core.move_spec import Part, move_kinds
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Response
 
@@ -32,8 +29,10 @@ class Mixture:
         return any(map(needs_log_probs, self.moves))
 
     async def propose(self, choices: Choices, y: Response) -> MoveResult:
-        """Draw a move and make its proposal."""
-        return await self.moves[choices.weighted(self.weights, "move")].propose(choices, y)
+        """Draw a move and make its proposal, under its name."""
+        move = self.moves[choices.weighted(self.weights, "move")]
+        result = await move.propose(choices, y)
+        return replace(result, move=result.move or name_of(move))
 
 
 def move_of(parts: tuple[Part, ...], lm: LanguageModel) -> Move:
@@ -47,16 +46,13 @@ def move_of(parts: tuple[Part, ...], lm: LanguageModel) -> Move:
 
 
 def _one(part: Part, lm: Any) -> Move:
-    if part.name == SUFFIX:
-        return Suffix()
     if part.is_own:
         return own_move(part.name)
-    methods = (
-        ("score_tokens",) if part.name == ENTROPY else ("score_tokens", "delimiters", "response")
-    )
-    if not all(hasattr(lm, name) for name in methods):
+    kind = move_kinds()[part.name]
+    if not all(hasattr(lm, name) for name in kind.methods):
         raise ModelContractError(
             f"{lm.id} returns no probabilities of given tokens, but the move {part.name} "
             "needs them; use a model in this process, or move = suffix"
         )
-    return Entropy() if part.name == ENTROPY else Block(lm.delimiters(part.delimiter))
+    move: Move = kind.build(lm, part.delimiter)
+    return move

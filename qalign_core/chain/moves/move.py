@@ -5,7 +5,7 @@ can replay every sequence of choices (`qalign_study.exact.moves`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from numpy.typing import ArrayLike
@@ -22,12 +22,14 @@ class Proposal:
         kept: number of its first ids that were kept from the state.
         log_correction: terms that add up to the log of the move's correction.
         kept_again: number of its last ids that were also kept.
+        move: the name of the move, if a mixture chose it.
     """
 
     response: Response
     kept: int
     log_correction: tuple[ArrayLike, ...]
     kept_again: int = 0
+    move: str = field(default="", compare=False)
 
 
 MoveResult = Proposal | NoProposal
@@ -65,11 +67,16 @@ class Move(Protocol):
     """Makes proposals; where it returns `NoProposal`, the state repeats.
 
     A move that reads the log-probabilities of the state declares `needs_log_probs = True`; a chain
-    refuses such a move if its model returns no log-probabilities.
+    refuses such a move if its model returns no log-probabilities. `name` is its name in traces.
     """
 
     async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
+
+
+def name_of(move: Move) -> str:
+    """Return the name of a move in traces; empty if it has none."""
+    return str(getattr(move, "name", ""))
 
 
 def needs_log_probs(move: Move) -> bool:

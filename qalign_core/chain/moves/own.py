@@ -22,6 +22,7 @@ class OwnMove:
         place: "FILE.py:NAME".
 
     Attributes:
+        name: the place, its name in traces.
         needs_log_probs: True if it reads the log-probabilities of the state, the default unless
             the move declares otherwise.
         revision: hash of the file.
@@ -33,6 +34,7 @@ class OwnMove:
 
     def __init__(self, move: Any, place: str) -> None:
         self.move, self.place = move() if isinstance(move, type) else move, place
+        self.name = place
         self.needs_log_probs = bool(getattr(self.move, "needs_log_probs", True))
         self.revision = hashlib.sha256(Path(place.rpartition(":")[0]).read_bytes()).hexdigest()
         self.note = f"the move {place} is not certified"

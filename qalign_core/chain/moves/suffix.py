@@ -8,13 +8,14 @@ The reverse move draws its index from |y'| places and this one from |y|, hence t
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
 from qalign_core.errors import InvalidSetting
+from qalign_core.move_spec import SUFFIX, move_kind
 from qalign_core.types import Response
 
 
@@ -29,9 +30,12 @@ def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
     return np.log(old), -np.log(new)
 
 
+@move_kind()
 @dataclass(frozen=True, slots=True)
 class Suffix:
     """Draw an index uniformly over the |y| places, keep the ids before it, draw the rest again."""
+
+    name: ClassVar[str] = SUFFIX
 
     async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""

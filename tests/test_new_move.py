@@ -1,0 +1,115 @@
+"""A move is one file in `chain/moves`: settings, traces and Watch name it.
+
+Each test adds a file to a copy of the source, as a stranger would, draws a run with it, and opens
+the trace in the player; `tests/js/moves.test.js` has the player's rules for names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import standalone
+from house import changed_copy, run_in
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.move_spec import parse_moves
+from qalign_core.record.trace import parse_trace
+
+HEAD = '''"""A move of a stranger."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
+from qalign_core.move_spec import move_kind
+from qalign_core.types import NoProposal, Response
+
+
+'''
+WHOLE = '''@move_kind()
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Draw the whole text again: the model's probabilities cancel."""
+
+    name: ClassVar[str] = "whole"
+
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
+        return Proposal(await choices.extend(y, 0), 0, (0.0,))
+'''
+NEVER = '''@move_kind(lambda lm, text: Never(text), takes_text=True, reaches_all=False)
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Make no proposal."""
+
+    text: str
+    name: ClassVar[str] = "never"
+
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
+        return NoProposal(f"the text is {self.text}")
+'''
+MOVES = {"whole": (WHOLE, "whole"), "never": (NEVER, "never(of late)")}
+"""New moves: the source, and the term of the setting."""
+
+CHECK = """
+import asyncio
+import sys
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.move_spec import parse_moves
+from qalign_core.record.runner import record
+from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.run import Limits, Run
+from qalign_study.export.browser import unsupported_reason
+
+name, term = sys.argv[1:]
+run = Run("2 + 2?", steps=12, pool=0, max_new_tokens=4, move=f"suffix+{term}").check(Limits())
+assert [part.name for part in parse_moves(run.move)] == ["suffix", name]
+try:
+    parse_moves(term)
+except InvalidSetting as error:
+    assert f"{name} moves alone cannot reach every response" in str(error)
+    assert name == "never"
+
+
+async def draw():
+    lm = load_language_model("embedded", max_new_tokens=4)
+    return "".join([item.line async for item in record(lm, load_reward_model("plain"), run)])
+
+
+text = asyncio.run(draw())
+trace = parse_trace(text)
+assert {step.move for step in trace.steps if step.t} == {"suffix", name}
+assert trace.steps[0].move == ""
+assert "".join(trace_lines(trace, None)).count(f'"move":"{name}"') == text.count(f'"move":"{name}"')
+assert unsupported_reason(run) == "a browser does not know the setting move"
+print(text, end="")
+"""
+
+
+NAMED = """(name) => document.querySelector(".qp-cell-0").textContent
+  .includes(`This step makes the move ${name}.`)"""
+"""True if the player names the move of the step that it shows."""
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("name", MOVES)
+async def test_a_move_is_one_file(name: str, tmp_path: Path, visit: Any) -> None:
+    source, term = MOVES[name]
+    copy = changed_copy(tmp_path, {f"qalign_core/chain/moves/{name}.py": ("", HEAD + source)})
+    text = run_in(copy, CHECK, name, term)
+    page = await visit(standalone(text, options="autoplay: false"))
+    for step in parse_trace(text).steps[1:]:
+        await page.evaluate(f"api.seek({step.t})")
+        await page.wait_for_function(f"document.querySelector('.qp').dataset.t == {step.t}")
+        assert await page.evaluate(NAMED, name) == (step.move == name)
+
+
+@pytest.mark.parametrize("term", ["whole", "never(of late)", "suffix(x)", "block", "entropy(1)"])
+def test_without_the_file_the_name_is_unknown(term: str) -> None:
+    """The control; a name with a text that its move does not take is none either."""
+    with pytest.raises(InvalidSetting, match="move must be moves such as suffix"):
+        parse_moves(f"suffix+{term}")
