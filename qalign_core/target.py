@@ -56,8 +56,7 @@ class Target:
     """`pi(y|x) ∝ p_LM(y|x)^sharpness exp(r(x,y)/beta)`.
 
     Attributes:
-        beta: temperature of the reward, in raw RM units, > 0; a small beta follows the reward. An
-            array of betas broadcasts with the rewards.
+        beta: temperature of the reward, in raw RM units, > 0; a small beta follows the reward.
         sharpness: power of the model's probability, >= 1; the paper's is 1.
 
     Raises:
@@ -68,20 +67,17 @@ class Target:
     sharpness: float = 1.0
 
     def __post_init__(self) -> None:
-        several = isinstance(self.beta, np.ndarray)
-        for beta in np.unique(self.beta) if several else [self.beta]:
-            if not (_is_number(beta) and 0 < beta <= HUGE):  # an integer may be too large
-                raise InvalidSetting(
-                    f"beta must be a finite number > 0, got {short_repr(beta)}; "
-                    "'tune' finds one for about 50% acceptance"
-                )
+        if not (_is_number(self.beta) and 0 < self.beta <= HUGE):  # an integer may be too large
+            raise InvalidSetting(
+                f"beta must be a finite number > 0, got {short_repr(self.beta)}; "
+                "'tune' finds one for about 50% acceptance"
+            )
         if not (_is_number(self.sharpness) and 1 <= self.sharpness <= HUGE):
             raise InvalidSetting(
                 f"sharpness must be a finite number >= 1, got {short_repr(self.sharpness)}; "
                 "1 leaves the model as it is"
             )
-        if not several:
-            object.__setattr__(self, "beta", float(self.beta))
+        object.__setattr__(self, "beta", float(self.beta))
         object.__setattr__(self, "sharpness", float(self.sharpness))
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qalign_core.decide.methods import importance_weights
+from qalign_core.decide.rules import best_reward, chain_vote, plain_vote
 from qalign_study.exact.convergence import distances, sweep
 from qalign_study.exact.world import by_reward
 from qalign_study.exact.wrong_reward import SAMPLES
@@ -25,8 +26,8 @@ OVER_BETA = {
     "reward": ("Mean reward of the target, in SD", "mean_reward", "chain"),
 }
 """What the Lab computes for each β: a fact's title, its field in `AtBeta`, and its color."""
-HACK = {"best_of_n": ("bon", "accuracy"), "majority": ("mv", "accuracy"),
-        "chain": ("qalign", "accuracy"), "hack_reward": ("bon", "proxy")}  # fmt: skip
+HACK = {"best_of_n": (best_reward.id, "accuracy"), "majority": (plain_vote.id, "accuracy"),
+        "chain": (chain_vote.id, "accuracy"), "hack_reward": (best_reward.id, "proxy")}  # fmt: skip
 """What the example of a wrong reward computes for each n: a fact's method and its measure."""
 TEXTS = "texts, from the lowest reward to the highest"
 KNOWN = 16

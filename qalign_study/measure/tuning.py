@@ -84,13 +84,14 @@ class Proposals:
         for mine in np.split(in_order, ends):
             weights[:, mine] = softmax(log_w[:, mine]) * len(mine)
         known = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
-        each: Any = betas[known, None]
-        log_alpha = log_acceptance(
-            replace(self.target, beta=each),
-            new=Scores(self.reward_new, self.log_prob_new),
-            old=Scores(self.reward_old, self.log_prob_old),
-            log_correction=self.correction,
-        )
+        log_alpha = np.empty((known.sum(), len(self.reward_old)))
+        for place, beta in enumerate(betas[known]):
+            log_alpha[place] = log_acceptance(
+                replace(self.target, beta=beta),
+                new=Scores(self.reward_new, self.log_prob_new),
+                old=Scores(self.reward_old, self.log_prob_old),
+                log_correction=self.correction,
+            )
         return known, weights[known], np.exp(log_alpha)
 
 
