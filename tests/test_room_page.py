@@ -267,6 +267,21 @@ async def test_who_reloads_has_the_same_place_and_chain(room):
     await room.lead.wait_for_selector(f".room-question h2:text-is('{LESSON.stops[0].title}')")
 
 
+async def test_a_second_tab_takes_over_and_gives_back_when_it_closes(room, browser):
+    page = room.phones[0]
+    tab = await page.context.new_page()
+    tab.set_default_timeout(PATIENCE)
+    hear(tab, room.errors)
+    await tab.goto(room.link)
+    await text_is(tab, "h1", "You are number 1")
+    await page.wait_for_selector("text=This tab continues when that one closes")
+    assert await find_violations(page) == []
+    assert not await page.is_visible(".room-stop")
+    await tab.close()
+    await page.wait_for_selector(".room-stop h2")
+    assert not await page.is_visible("text=Your place is open in another tab")
+
+
 async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_back(room):
     lead, (page, silent) = room.lead, room.phones
     await scene(room, "Question")

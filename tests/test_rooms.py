@@ -36,7 +36,7 @@ from components.room.rooms import (
     normalize_code,
 )
 from components.room.routes import room_routes
-from components.room.service import RoomService
+from components.room.service import TABS, RoomService
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
@@ -934,16 +934,46 @@ async def test_the_instructors_screen_has_every_chain_and_prediction(service):
     assert walk == [(number, round(reward, 3)) for number, reward in room.walk]
 
 
-async def test_a_place_is_followed_by_one_screen_and_the_newest_has_it(service):
-    _, room, (member,) = await a_class(service, 1)
+async def test_a_place_is_followed_by_its_newest_screen_and_by_the_one_before_once_that_closes(
+    service,
+):
+    lead, room, (member,) = await a_class(service, 1)
     member.streams = 0
-    old, new = (service.follow(room.code, member.token) for _ in range(2))
-    async with aclosing(old), aclosing(new):  # type: ignore[type-var]
+    here = room.code, member.token
+    streams = [service.follow(*here, draws=draws) for draws in (True, False)]
+    waiting = service.follow(*here, draws=True, waits=True)  # it was cut off while it waited
+    old, new = streams
+    async with aclosing(old), aclosing(new), aclosing(waiting):  # type: ignore[type-var]
         await heard(old, lambda e: "room" in e)
         await heard(new, lambda e: "room" in e)
-        assert (await heard(old, lambda e: False)) == [{"elsewhere": True}]
-        assert member.streams == 1
-    assert member.streams == 0
+        assert member.drawer == "server"
+        assert (await heard(old, lambda e: True)) == [{"elsewhere": True}]
+        late = asyncio.create_task(heard(waiting, lambda e: True))
+        back = asyncio.create_task(heard(old, lambda e: True))
+        await until(lambda: member.streams == 3)
+        await do(service, lead, "turn", stop=1)
+        assert (await heard(new, lambda e: "room" in e))[-1]["room"]["stop"]["k"] == 1
+        assert not back.done() and not late.done()  # noqa: PT018
+        await new.aclose()  # type: ignore[attr-defined]
+        (event,) = await back
+        assert (event["room"]["stop"]["k"], event["mine"]["number"]) == (1, member.number)
+        assert member.drawer == "browser"
+        await old.aclose()  # type: ignore[attr-defined]
+        assert "room" in (await late)[0]
+    assert (member.streams, member.screens) == (0, [])
+
+
+async def test_a_member_has_a_few_screens_and_the_oldest_leaves_for_one_more(service):
+    _, room, (member,) = await a_class(service, 1)
+    streams = [service.follow(room.code, member.token) for _ in range(TABS + 1)]
+    for stream in streams:
+        await heard(stream, lambda e: "room" in e)
+    assert "newer tabs" in (await heard(streams[0], lambda e: True))[0]["over"]
+    assert [await heard(each, lambda e: True) for each in streams[1:-1]] == [
+        [{"elsewhere": True}] for _ in streams[1:-1]
+    ]
+    for stream in streams[1:]:
+        await stream.aclose()  # type: ignore[attr-defined]
 
 
 async def test_all_screens_are_told_when_the_room_is_closed(service):

@@ -145,7 +145,8 @@ class Member:
         key: a hash of the token. A token identifies one member.
         token: as the member's browser stores it; "" until a member of a saved class is back.
         seen: when a screen last followed from it.
-        streams: screens that follow now; only the newest is served.
+        streams: screens that follow now.
+        screens: the same, in order: only the last is served, the others wait for it to close.
         name: of a class with names; "" until the member has given one.
         predictions: by the number of their stop.
         times: when each was last sent, in UTC.
@@ -167,7 +168,7 @@ class Member:
     seen: float
     token: str = ""
     streams: int = 0
-    screen: object = None
+    screens: list[object] = field(default_factory=list)
     name: str = ""
     predictions: dict[int, str] = field(default_factory=dict)
     times: dict[int, str] = field(default_factory=dict)

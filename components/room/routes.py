@@ -54,7 +54,8 @@ def room_routes(
 
     async def follow(request: Request) -> Response:
         query = request.query_params
-        events = service.follow(query.get("code"), _token(request), draws=query.get("draws") == "1")
+        draws, waits = (query.get(name) == "1" for name in ("draws", "waits"))
+        events = service.follow(query.get("code"), _token(request), draws=draws, waits=waits)
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
     def join(code: object, token: str, _: object) -> dict[str, Any]:

@@ -61,6 +61,8 @@ SHARE = 0.5
 MAX_ADDRESSES = 1024
 SCREENS = 16
 """The most screens that may show the instructor's view at once."""
+TABS = 4
+"""The most screens of one member: one is served, and the others wait."""
 
 log = logging.getLogger("qalign.room")
 Work = Callable[[], Awaitable[None]]
@@ -284,13 +286,16 @@ class RoomService:
 
     # Streams.
 
-    def follow(self, code: object, token: str, *, draws: bool = False) -> AsyncIterator[str]:
+    def follow(
+        self, code: object, token: str, *, draws: bool = False, waits: bool = False
+    ) -> AsyncIterator[str]:
         """Return the events that a screen shows from now on.
 
         Args:
             code: the room's code.
             token: the token of a place in it.
             draws: whether the member's browser draws the member's chain; else the server does.
+            waits: whether the screen waits for the member's newer ones to close.
 
         Raises:
             HTTPRefusal: the token has no place in that room, or too many screens follow with it.
@@ -305,8 +310,9 @@ class RoomService:
             room.screens.add(screen)
             return self._lead_stream(room, screen)
         room, member = self._find_member(code, token)
-        self._assign_drawer(room, member, draws)
-        return self._member_stream(room, member)
+        if not waits:
+            self._assign_drawer(room, member, draws)
+        return self._member_stream(room, member, draws, waits)
 
     def _assign_drawer(self, room: Room, member: Member, draws: bool) -> None:
         """Let the browser draw a member's chain, or the server if it can draw one more."""
@@ -320,18 +326,28 @@ class RoomService:
         if member.drawer and name not in tasks:
             self._start_task(room, name, partial(self._draw_chain, room, member))
 
-    async def _member_stream(self, room: Room, member: Member) -> AsyncIterator[str]:
-        screen = member.screen = object()
+    async def _member_stream(
+        self, room: Room, member: Member, draws: bool, waits: bool
+    ) -> AsyncIterator[str]:
+        """Yield a member's messages to the newest screen; the others get them when it closes."""
+        screen, screens, clock = object(), member.screens, self.rooms.clock
+        screens.insert(0 if waits else len(screens), screen)
+        del screens[:-TABS]
         member.streams += 1
         room.news += 1
-        versions, beat, clock = (-1, -1), 0.0, self.rooms.clock
+        versions, beat, is_served = (-1, -1), 0.0, not waits
         try:
-            while member.screen is screen:
-                now = clock()
+            while screen in screens:
+                now, is_newest = clock(), screens[-1] is screen
                 if room.over:
                     yield format_event({"over": room.over})
                     return
-                if (room.version, member.version) != versions:
+                if is_newest and not is_served:
+                    self._assign_drawer(room, member, draws)
+                if is_served and not is_newest:
+                    versions, beat = (-1, -1), now
+                    yield format_event({"elsewhere": True})
+                elif is_newest and (room.version, member.version) != versions:
                     message: dict[str, Any] = {"mine": member_message(room, member)}
                     if room.version != versions[0]:
                         message["room"] = room_message(room)
@@ -340,9 +356,12 @@ class RoomService:
                 elif now - beat > BEAT:
                     beat = now
                     yield ":\n\n"
+                is_served = is_newest
                 await asyncio.sleep(LOOK)
-            yield format_event({"elsewhere": True})
+            yield format_event({"over": f"your place is open in {TABS} newer tabs; use one of them"})
         finally:
+            if screen in screens:
+                screens.remove(screen)
             member.streams -= 1
             member.seen = clock()
             room.news += 1

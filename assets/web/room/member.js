@@ -2,7 +2,7 @@
 import { differs, drawIcon, put, show } from "../dom.js";
 import { fields } from "../learn/ask.js";
 import { fixed, many, pair, visible } from "../player/words.js";
-import { drawVotes, h, s } from "./drawing.js";
+import { button, drawVotes, h, s } from "./drawing.js";
 import { drawExhibit } from "../exhibit/exhibit.js";
 import { BROKE, Refusal, ask, follow, formatCode, keep } from "./net.js";
 import { OwnChain } from "./own.js";
@@ -71,9 +71,15 @@ export async function memberView(host, seat) {
   const chain = chainPart();
   const hand = handPart(seat);
   document.title = `Room ${formatCode(seat.code)}`;
-  host.replaceChildren(h("div.phone",
+  const view = h("div.phone",
     h("header.me", who, h("span.code", formatCode(seat.code))), line, trouble, name.node, stop.node,
-    chain.node, hand.node));
+    chain.node, hand.node);
+  const notice = h("div.phone", { hidden: true }, h("h1", "A room"),
+    h("p.farewell", { role: "status" }, "Your place is open in another tab of this browser. This "
+      + "tab continues when that one closes."),
+    h("p.row", button("quiet", { onclick: () => window.location.reload() }, "Use this tab")));
+  host.replaceChildren(view, notice);
+  let waits = false; // for a newer tab to close
   /** @type {RoomState | null} */
   let room = null;
   /** @type {MemberState | null} */
@@ -101,11 +107,12 @@ export async function memberView(host, seat) {
    * @param {{ room?: RoomState, mine?: MemberState, over?: string, elsewhere?: boolean }} message
    */
   function receive(message) {
-    if (message.over || message.elsewhere) {
-      own.stop();
-      farewell(host, message.over ?? "this place is open in another window of this browser");
-      return false;
-    }
+    waits = Boolean(message.elsewhere);
+    show(notice, waits);
+    show(view, !waits);
+    if (message.over || waits) own.stop();
+    if (message.over) farewell(host, message.over);
+    if (message.over || waits) return waits;
     room = message.room ?? room;
     mine = message.mine ?? mine;
     if (room && mine && !why) own.update(room, mine);
@@ -117,7 +124,7 @@ export async function memberView(host, seat) {
     put(line, joined ? "" : "The connection is down. Your place and your answers are kept.");
     reopen = again;
     if (joined) stop.send();
-  }, () => !why);
+  }, () => ({ draws: String(Number(!why)), waits: String(Number(waits)) }));
   own.stop();
   if (over) farewell(host, over);
 }

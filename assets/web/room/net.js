@@ -53,10 +53,10 @@ const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/
  * @param {Seat} seat
  * @param {(message: any) => boolean} receive whether to go on
  * @param {(joined: boolean, again: () => void) => void} joined `again` reconnects
- * @param {() => boolean} draws whether this browser draws the member's chain
+ * @param {() => Record<string, string>} options further parameters of the request
  * @returns {Promise<string>}
  */
-export async function follow({ code, token }, receive, joined, draws = () => false) {
+export async function follow({ code, token }, receive, joined, options = () => ({})) {
   let wait = FIRST;
   for (;;) {
     const line = new AbortController();
@@ -69,7 +69,8 @@ export async function follow({ code, token }, receive, joined, draws = () => fal
     window.addEventListener("offline", cut);
     restartTimer();
     try {
-      const answer = await fetch(`room/follow?code=${code}&draws=${Number(draws())}`, {
+      const query = new URLSearchParams({ code, ...options() });
+      const answer = await fetch(`room/follow?${query}`, {
         headers: { Authorization: `Bearer ${token}` },
         cache: "no-store",
         signal: line.signal,

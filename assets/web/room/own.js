@@ -84,6 +84,8 @@ export class OwnChain {
   /** Stop drawing and sending. */
   stop() {
     window.clearInterval(this.clock);
+    this.clock = 0;
+    this.room = null; // the next update starts again
     this.engine.stop();
   }
 
