@@ -136,6 +136,8 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     await lead.keyboard.press("a")
     value = check_prediction(stop, "")["value"]
     await lead.wait_for_selector(f".room-goal-name:text-is('{value}')")
+    right = sum(check_prediction(stop, each)["right"] for each in ("50", "3"))
+    await lead.wait_for_selector(f".room-count:text-is('{right} of 2 right')")
     for page, answer in ((one, "50"), (two, "3")):
         await page.wait_for_selector(".room-status[data-right]:not([data-right=''])")
         assert (
@@ -192,7 +194,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     assert await lead.locator(".room-single").count() == 1
     await lead.wait_for_selector(".room-votes .room-bar")
     await lead.wait_for_selector(".room-side.room-alone")
-    for name in ("mean reward: model alone", "class, later half", "target", "R-hat of the chains"):
+    for name in ("mean reward: model alone", "class, later half", "target", "R-hat"):
         assert await lead.locator(f".room-numbers dt:text-is('{name}')").count() == 1
     await lead.keyboard.press("Space")
     await lead.wait_for_selector("text=Run")
@@ -203,6 +205,22 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     assert await find_violations(lead) == []
     await lead.keyboard.press("a")
     await lead.wait_for_selector(f"text=The right answer is {ANSWER}")
+
+
+async def test_each_line_has_its_number_and_a_press_on_it_shows_its_text(room):
+    lead, phones = room.lead, room.phones
+    assert await lead.locator("svg.room-class .room-name").all_text_contents() == ["1", "2"]
+    for number, phone in enumerate(phones, start=1):
+        name = lead.locator(f"svg.room-class .room-name:text-is('{number}')")
+        box = await name.bounding_box()
+        await lead.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        await lead.wait_for_selector(f".room-name.room-is:text-is('{number}')")
+        text = await phone.inner_text(".room-chain .room-text")
+        await lead.wait_for_function(
+            "(text) => document.querySelector('.room-class .room-text').textContent.includes(text)",
+            arg=text,
+        )
+    assert await find_violations(lead) == []
 
 
 BLOCKED = """; window.Worker = class {
@@ -410,6 +428,24 @@ BEYOND = """() => {
   return [scene.scrollHeight - scene.clientHeight,
     document.documentElement.scrollWidth - innerWidth];
 }"""
+SMALL = """(least) => [...document.querySelectorAll('.room-lead *')].flatMap((node) => {
+  const own = [...node.childNodes].filter((n) => n.nodeType === 3 && n.data.trim());
+  if (!own.length || !node.checkVisibility()) return [];
+  const svg = node.ownerSVGElement;
+  const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width
+    : node.currentCSSZoom;
+  const size = parseFloat(getComputedStyle(node).fontSize) * scale;
+  return size < least - .2 ? [`${size.toFixed(1)} px: ${node.textContent.slice(0, 40)}`] : [];
+})"""
+"""The texts of the projector, axes and labels included, that are too small for the last row."""
+
+
+def least_of(page: Any) -> float:
+    """The height of the smallest text, in pixels: 26 in a window of 1280 by 720."""
+    size = page.viewport_size
+    return 26 * min(size["width"] / 1280, size["height"] / 720)
+
+
 SCENES = {
     "1": ".room-join >> text=places taken of 1000",
     "4": ".room-first >> text=Number 6: −15.50",
@@ -419,7 +455,8 @@ LONG = " ".join(f"Then neighbor {k} brings {k} cookies and takes {k + 1}." for k
 GAME = {"chains": -3.5, "passed": 1, "first": [[k, -9.5 - k, -4.0] for k in range(1, 7)]}
 VOTES = [["123456", 0.4], ["62", 0.3], ["70", 0.2], ["18", 0.1]]
 CLASS = {"members": 3, "here": 3, "most": 1000, "door": True, "predictions": [], "expected": 3,
-         "minutes": 9, "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None}  # fmt: skip
+         "minutes": 9, "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None,
+         "right": None, "text": None}  # fmt: skip
 FIGURES = {
     "base": [-3.0, -2.0, -1.0] * 9, "weights": [1 / 27] * 27, "worth": 20.0, "states": 183,
     "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "agreement": "1.528",
@@ -485,9 +522,13 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
         if name == "drawn":
             await page.set_viewport_size({"width": 390, "height": 844})
             await page.wait_for_function(f"() => !({HIDDEN})().length")
-            leading = ".room-votes > p >> text=123456 leads in 2 of 3 chains"  # whatever R-hat is
+            leading = ".room-votes > p >> text=Most states say 123456 in 2 of 3 chains"
             await page.wait_for_selector(leading)
             await page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+        for key in ("1", "3", "5", *"4" * (name == "long, with the game and a trouble")):
+            await page.keyboard.press(key)
+            assert await page.evaluate(SMALL, least_of(page)) == [], key
+        await page.keyboard.press("3")
     await page.evaluate(
         "document.querySelector('.room-numbers').style.transform = 'translateY(-80px)'"
     )
@@ -583,7 +624,8 @@ async def answered(phone: Any, ask: Any) -> None:
     await phone.click(".room-stop .room-send")
 
 
-PROJECTORS = [{"width": 1024, "height": 768}, {"width": 1280, "height": 720}]
+PROJECTORS = [{"width": 1024, "height": 768}, {"width": 1280, "height": 720},
+              {"width": 1920, "height": 1080}]  # fmt: skip
 
 
 async def check_exhibit(lead: Any, phone: Any, parts: list[str]) -> None:
@@ -604,3 +646,4 @@ async def check_exhibit(lead: Any, phone: Any, parts: list[str]) -> None:
             " return node.scrollHeight <= node.clientHeight"
             " && node.scrollWidth <= node.clientWidth }"
         )
+        assert await lead.evaluate(SMALL, least_of(lead)) == []

@@ -976,6 +976,36 @@ async def test_a_member_has_a_few_screens_and_the_oldest_leaves_for_one_more(ser
         await stream.aclose()  # type: ignore[attr-defined]
 
 
+async def test_the_text_of_a_chosen_chain_is_drawn_by_the_server(service):
+    lead, room, members = await a_class(service, 2)
+    await do(service, lead, "run")
+    await until(lambda: all(member.t == 40 for member in members))
+    texts = [member.states[-1].response.text for member in members]
+    await do(service, lead, "single", number=2)
+    assert class_message(room, 0)["text"] == {"number": 2, "t": 40, "text": texts[1]}
+    members[0].last = None  # as if a browser had drawn it, and sent something else
+    members[0].states[-1] = ScoredResponse(Response((), "<b>Hello</b>", finished=True), 1.0)
+    await do(service, lead, "single", number=1)
+    assert room.text is None
+    await until(lambda: room.text is not None)
+    assert room.text == {"number": 1, "t": 40, "text": texts[0]}
+    await do(service, lead, "again")
+    assert room.text is None
+
+
+def test_the_instructor_sees_how_many_answers_are_right_once_they_are_open(clock):
+    room = a_room(clock)
+    members = [room.join("", 0.0) for _ in range(3)]
+    room.turn(1)
+    for member, answer in zip(members[:2], ("up", "down"), strict=True):
+        room.predict(member, 1, answer, 0.0)
+    assert class_message(room, 0)["right"] is None
+    room.reveal()
+    assert class_message(room, 0)["right"] == 1
+    room.turn(0)
+    assert class_message(room, 0)["right"] is None
+
+
 async def test_all_screens_are_told_when_the_room_is_closed(service):
     lead, room, (member,) = await a_class(service, 1)
     streams = [service.follow(room.code, token) for token in (lead["token"], member.token)]

@@ -127,6 +127,8 @@ def class_message(room: Room, now: float) -> dict[str, Any]:
         for m in members
         if m.best is not None and m.reached is not None
     ]
+    outcomes = [(room.outcome_of(text), n) for text, n in room.prediction_counts.items()
+                if room.stop in room.opened]  # fmt: skip
     return {
         "game": None
         if not reached
@@ -140,11 +142,15 @@ def class_message(room: Room, now: float) -> dict[str, Any]:
         "most": room.caps.members,
         "door": room.door,
         "predictions": sorted(room.prediction_counts.items()),
+        "right": sum(n for outcome, n in outcomes if outcome["right"])
+        if room.ask and room.stop in room.opened
+        else None,
         "expected": sum(m.streams > 0 or room.stop in m.predictions for m in members),
         "minutes": max(0, math.ceil((room.born + room.caps.life - now) / 60)),
         "drafts": sum(member.t >= 0 for member in members),
         "done": sum(member.t >= room.run.steps for member in members),
         "single": room.single,
+        "text": room.text,
         "pool": POOL,
     }
 

@@ -212,6 +212,7 @@ class Room:
         pool: samples of the model alone.
         numbers: the largest number that any member has had.
         single: the member whose own vote is shown with the pooled one.
+        text: {"number", "t", "text"} of that member's chain, once the server has drawn it.
         trouble: the error of the models, in one sentence.
         over: why the room is over; "" while it is not.
         version: counts the changes for all screens.
@@ -233,6 +234,7 @@ class Room:
         self.walk: list[tuple[int, float]] = []
         self.pool: list[ScoredResponse] = []
         self.single = 1
+        self.text: dict[str, Any] | None = None
         self.trouble = self.over = ""
         self.bucket = Bucket(caps.rate, caps.burst, now)
         self.numbers = 0
@@ -523,6 +525,7 @@ class Room:
             member.reached, member.best, member.tries = None, None, 0
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
+        self.text = None
         self._answers.clear()  # otherwise they would grow with every round
         if run.prompt != self.run.prompt:
             self.pool, self.solved = [], False
@@ -548,8 +551,14 @@ class Room:
         """
         if number not in [member.number for member in self.members.values()]:
             raise HTTPRefusal(422, f"nobody in this room has number {short_repr(number)}")
-        self.single = int(number)
+        self.single, self.text = int(number), None
         self._touch()
+
+    def show_text(self, run: Run, number: int, t: int, text: str) -> None:
+        """Show the text of the chosen chain, unless another was chosen since, or a new run."""
+        if run is self.run and number == self.single:
+            self.text = {"number": number, "t": t, "text": text}
+            self.news += 1
 
     def end(self, why: str) -> None:
         """End the room."""

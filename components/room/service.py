@@ -44,6 +44,8 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import QAlignError
+from qalign_core.run import Run
+from qalign_core.types import Step
 from qalign_study.serve.refusal import HTTPRefusal
 
 LOOK = 0.25
@@ -259,6 +261,7 @@ class RoomService:
                 room.set_door(bool(request.get("open")))
             case "single":
                 room.select_chain(request.get("number"))
+                self._show_text(room)
             case "keep":
                 return await asyncio.to_thread(save_class, room)
             case "end":
@@ -444,6 +447,33 @@ class RoomService:
             async for sample in samples:
                 room.record_sample(sample)
 
+    def _show_text(self, room: Room) -> None:
+        """Show the text of the chosen chain on the instructor's screen."""
+        member = next(each for each in room.members.values() if each.number == room.single)
+        if (task := self._tasks[room].pop("text", None)) is not None:
+            task.cancel()
+        if member.last is not None:
+            room.show_text(room.run, member.number, member.t, member.last.state.response.text)
+        elif member.t >= 0:
+            self._start_task(room, "text", partial(self._draw_text, room, member, member.t))
+
+    async def _draw_text(self, room: Room, member: Member, t: int) -> None:
+        """Draw a member's chain up to step `t`, because texts that a browser sends are untrusted."""
+        RUN.set(f"room {room.code}")
+        run = room.run
+        steps = await self._chain(run, member)
+        async with aclosing(steps):  # type: ignore[type-var]
+            async for step in steps:
+                if step.t == t:
+                    room.show_text(run, member.number, t, step.state.response.text)
+                    return
+
+    async def _chain(self, run: Run, member: Member) -> AsyncIterator[Step]:
+        """Return the steps of a member's chain."""
+        lm, rm = await self._runs.models(Feed(), run)
+        settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
+        return run_chain(lm, rm, run.prompt, chain=member.number, **settings)
+
     async def _draw_chain(self, room: Room, member: Member) -> None:
         """Draw a member's chain as far as the class allows, while a screen follows.
 
@@ -453,9 +483,7 @@ class RoomService:
             f"room {room.code} {member.number}"
         )  # each member takes turns as a visitor of its own
         run, loop = room.run, asyncio.get_running_loop()
-        lm, rm = await self._runs.models(Feed(), run)
-        settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
-        steps = run_chain(lm, rm, run.prompt, chain=member.number, **settings)
+        steps = await self._chain(run, member)
         async with aclosing(steps):  # type: ignore[type-var]
             for t in range(run.steps + 1):
                 while t > member.t and not room.may_step(member, self.rooms.clock()):

@@ -27,7 +27,7 @@ export function drawExhibit({ texts, rows, bars, charts, walk, tokens }, figure 
   const { width, height, size } = figure;
   const part = charts.length > 1 ? height * 0.66 : height;
   return [
-    ...texts.map(([name, kept, written]) => h("div", h("h3", name), h("p.text",
+    ...texts.map(([name, kept, written], k) => h(k ? "div" : "div.given", h("h3", name), h("p.text",
       h("span.kept", visible(kept)), h(kept ? "span.tail" : "span", visible(written))))),
     tokens && drawTokens(tokens),
     walk && drawClass({ ...walk, chains: new Map(walk.chains) }, width, height, size),

@@ -456,7 +456,7 @@ function standing({ trace, chain, seen, burnIn }, c) {
   const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
   if (rest) rows.push({ name: "others", colour: c.a6, k: rest });
   const title = open ? "How long it stayed at each text"
-    : trace.chains.length > 1 ? `Votes of all ${trace.chains.length} chains`
+    : trace.chains.length > 1 ? `Votes of ${trace.chains.length} chains, pooled`
       : "Votes: one for every state";
   return { rows, n, title, names: open ? 200 : 118 };
 }

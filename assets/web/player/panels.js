@@ -485,7 +485,7 @@ export function answersPanel(compare) {
       list.replaceChildren(...rows);
       const several = voteLists.length > 1;
       put(title, open ? "How long it stayed at each text"
-        : several ? `Votes of all ${voteLists.length} chains` : "Votes: one for every state");
+        : several ? `Votes of ${voteLists.length} chains, pooled` : "Votes: one for every state");
       put(total, many(states, "state"));
       const sentence = several ? agreement(trace, voteLists.map((one) => tally(one)[0][0])) : "";
       // the presenter's view has no room for who says what

@@ -3,7 +3,9 @@ import { put, show } from "../dom.js";
 import { BACK, FORWARD, keyTable } from "../presenter/keys.js";
 import { fixed, many, plain } from "../player/words.js";
 import { drawExhibit } from "../exhibit/exhibit.js";
-import { button, drawClass, drawPredictions, drawQr, drawVotes, h, word } from "./drawing.js";
+import {
+  button, drawClass, drawPredictions, drawQr, drawVotes, h, stillOf, word,
+} from "./drawing.js";
 import { farewell } from "./member.js";
 import { saveClass } from "./keep.js";
 import { BROKE, Refusal, ask, follow, formatCode, linkOf } from "./net.js";
@@ -25,6 +27,8 @@ import { settings } from "./settings.js";
  * @property {number} drafts
  * @property {number} done
  * @property {number} single
+ * @property {{ number: number, t: number, text: string } | null} text of a chain that was pressed
+ * @property {number | null} right answers at this stop, once they are open
  * @property {number} pool samples of the model alone, once all are drawn
  * @property {{ chains: number, passed: number,
  *   first: [number: number, best: number, reached: number][] } | null} game
@@ -52,7 +56,13 @@ const NAMES = { join: "Join", question: "Question", class: "The class", game: "T
   settings: "Settings" };
 /** @param {string} what */
 const isSure = (what) => window.confirm(`${what} Chains that you have not saved are lost.`);
-const PROJECTOR = { width: 600, height: 250, size: 26 }; // a figure of an exhibit
+const SIZE = [1280, 720]; // for which the instructor's view is written
+const LETTERS = 26; // pixels, of figures on the projector
+const HEIGHTS = [250, 190, 160]; // of a figure
+const COLUMNS = 190; // the height of the columns of predicted numbers
+const SHARES = [1.1, 1.3, 1.55, 2.2, 0.9, 0.75]; // of the width of a figure to that of the words
+const MOST_VOTES = 3; // answers of a vote
+const STUCK = 10; // steps without a change from which a chain is named
 const HERE_ONLY = /^(localhost|127\.|\[::1\])/;
 
 /**
@@ -110,7 +120,7 @@ export async function leadView(host, seat, offered) {
   };
   const back = button("ctl", { onclick: () => turn(-1), aria: "Previous stop" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
-  const stops = h("span.stops");
+  const stops = h("a.stops", { target: "_blank" });
   const reveal = button("ctl", { onclick: () => revealAnswer() });
   const one = button("ctl", { onclick: () => go("step") }, "One step");
   const run = button("ctl.main", { onclick: () => play() });
@@ -132,7 +142,11 @@ export async function leadView(host, seat, offered) {
     h("header", h("h1", formatCode(seat.code)), joined, h("nav", { aria: "Scenes" },
       ...tabs.values())), line, trouble, ...Object.values(nodes), controls, table.list));
   document.addEventListener("keydown", keys);
-  window.addEventListener("resize", () => draw());
+  window.addEventListener("resize", () => {
+    enlarge();
+    draw();
+  });
+  enlarge();
   const was = window.history.state?.scene; // before a reload
   turnTo(SCENES.includes(was) ? was : "join");
 
@@ -211,6 +225,12 @@ export async function leadView(host, seat, offered) {
     if (table.press(event.key)) event.preventDefault();
   }
 
+  /** Enlarge the view with the window; on a phone it keeps its size. */
+  function enlarge() {
+    const by = Math.min(window.innerWidth / SIZE[0], window.innerHeight / SIZE[1]);
+    host.style.setProperty("--u", String(window.innerWidth > 900 ? by : 1));
+  }
+
   function draw() {
     if (!room || !all) return;
     const { stop } = room;
@@ -223,6 +243,10 @@ export async function leadView(host, seat, offered) {
       tab.hidden = (name === "question" && !stop) || (name === "game" && !all.game);
     }
     put(stops, stop ? `stop ${stop.k + 1} of ${stop.of}` : "");
+    if (stop) {
+      stops.title = `${stop.lesson}: show it on its page`;
+      stops.href = `./?lesson=${stop.name}&stop=${stop.k + 1}&present=1`;
+    }
     back.disabled = !stop || stop.k === 0;
     next.disabled = !stop || stop.k === stop.of - 1;
     const open = asks() ? room.opened : room.reference !== null;
@@ -300,18 +324,34 @@ function joinScene({ code, token }, lead) {
 }
 
 /**
- * Shrink the contents of a scene until all of it is in the window.
+ * Make all of a scene fit into the window: its columns and figures change their sizes, then it
+ * leaves out the problem, which phones and the scene of the chains show, and only then everything
+ * shrinks.
  * @param {HTMLElement} node
+ * @param {(height: number) => void} redraw with figures of this height
  */
-function fit(node) {
-  for (let size = 1; size > 0.4; size -= 0.04) {
+function fit(node, redraw) {
+  const isFull = () => node.scrollHeight > node.clientHeight;
+  node.style.setProperty("--fit", "1");
+  for (const lean of ["", "problem"]) {
+    node.dataset.lean = lean;
+    for (const height of HEIGHTS) {
+      for (const share of SHARES) {
+        node.style.setProperty("--share", `${share}fr`);
+        redraw(height);
+        if (!isFull()) return;
+      }
+    }
+  }
+  for (let size = 0.96; size > 0.4 && isFull(); size -= 0.04) {
     node.style.setProperty("--fit", size.toFixed(2));
-    if (node.scrollHeight <= node.clientHeight) return;
   }
 }
 
+/** The size of a figure's letters: on the projector, or on an instructor's phone. */
+const letters = () => (window.innerWidth > 900 ? LETTERS : 16);
+
 function questionScene() {
-  const place = h("a", { target: "_blank" });
   const title = h("h2");
   const text = h("p.text");
   const question = h("p.ask");
@@ -319,30 +359,39 @@ function questionScene() {
   const picture = h("div.picture");
   const count = h("p.count");
   const exhibit = h("div.exhibit");
-  const node = h("section.scene.question",
-    h("div.words", h("p.small", place), title, text, question, explanation, picture, count),
-    exhibit);
+  const words = h("div.words", title, text, question, picture, explanation, count);
+  const node = h("section.scene.question", words, exhibit);
   let lastKey = "";
   return {
     node,
     /** @type {(room: RoomState, all: ClassState) => void} */
-    draw({ stop, opened, value, explanation: sentence }, { predictions, expected }) {
+    draw({ stop, opened, value, explanation: sentence }, { predictions, expected, right }) {
       if (!stop) return;
-      const key = JSON.stringify([stop.lesson, stop.k, predictions, value, opened, node.clientWidth,
+      const key = JSON.stringify([stop.lesson, stop.k, value, opened, node.clientWidth,
         node.clientHeight]);
-      put(count, stop.ask
-        ? `${predictions.reduce((sum, [, n]) => sum + n, 0)} of ${expected} have answered` : "");
-      if (key === lastKey) return;
+      const n = predictions.reduce((sum, [, each]) => sum + each, 0);
+      put(count, !stop.ask ? "" : right === null ? `${n} of ${expected} have answered`
+        : `${right} of ${n} right${n < expected ? `, ${expected - n} without an answer` : ""}`);
+      const { ask, exhibit: data } = stop;
+      const drawPicture = () => picture.replaceChildren(...(ask ? [drawPredictions(ask, predictions,
+        value, { width: words.clientWidth, height: COLUMNS, size: letters() })] : []));
+      if (key === lastKey) {
+        drawPicture();
+        return;
+      }
       lastKey = key;
-      put(place, `${stop.lesson}: show it on its page`);
-      place.setAttribute("href", `./?lesson=${stop.name}&stop=${stop.k + 1}&present=1`);
+      const isOpen = opened && Boolean(stop.ask);
       put(title, stop.title);
       put(text, stop.text);
+      show(text, !isOpen); // The explanation takes its place.
       put(question, stop.ask?.question ?? "");
-      put(explanation, opened && stop.ask ? sentence ?? "" : "");
-      picture.replaceChildren(...(stop.ask ? [drawPredictions(stop.ask, predictions, value)] : []));
-      exhibit.replaceChildren(...(stop.exhibit ? drawExhibit(stop.exhibit, PROJECTOR) : []));
-      fit(node);
+      put(explanation, isOpen ? sentence ?? "" : "");
+      picture.style.minHeight = `${ask && ask.kind !== "choice" ? COLUMNS : 0}px`;
+      fit(node, (height) => {
+        drawPicture();
+        exhibit.replaceChildren(...(data ? drawExhibit(data, { width: exhibit.clientWidth,
+          height, size: letters() }) : []));
+      });
     },
   };
 }
@@ -356,26 +405,29 @@ function classScene(lead) {
   const numbers = h("dl.numbers");
   const verdict = h("p.verdict");
   const problem = h("p.problem");
+  const text = h("p.text", { role: "status" });
   const pooled = h("div");
   const alone = h("div");
   const single = h("div");
   const who = h("h3", "One chain alone");
   const leading = h("p.quiet");
+  const stuck = h("p.quiet");
   const samples = h("h3");
   const less = button("ctl.small", { aria: "Previous chain" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
-    h("div.main", h("div.row", h("h2", "The class is the sampler"), key), problem, picture, wait,
-      numbers, verdict),
+    h("div.main", h("div.row", h("h2", "All chains"), key), problem, picture, wait,
+      text, numbers, verdict),
     h("div.votes", h("h3", "The class, pooled"), pooled,
-      h("div.row", who, h("span.pair", less, more)), single, leading,
+      h("div.row", who, h("span.pair", less, more)), single, leading, stuck,
       samples, alone));
   /** @type {number[]} */
   let order = [];
   let at = 1;
+  const choose = (/** @type {number} */ number) => lead({ do: "single", number });
   const turn = (/** @type {number} */ by) => {
     const k = (order.indexOf(at) + by + order.length) % order.length;
-    if (order.length) lead({ do: "single", number: order[k] });
+    if (order.length) choose(order[k]);
   };
   less.addEventListener("click", () => turn(-1));
   more.addEventListener("click", () => turn(1));
@@ -390,28 +442,35 @@ function classScene(lead) {
     order = [...chains.keys()].sort((a, b) => a - b);
     at = all.single;
     const { base = [], weights = [], worth = 0, votes = {} } = figures;
+    const votesOf = (/** @type {string} */ name) =>
+      drawVotes((votes[name] ?? []).slice(0, MOST_VOTES), room.reference);
     put(problem, room.prompt);
     put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
       : "Press Run, or the space bar: each member's chain starts from its own draft.");
     show(wait, !chains.size);
-    const right = room.reference;
-    pooled.replaceChildren(drawVotes(votes.class ?? [], right));
-    single.replaceChildren(drawVotes(votes.single ?? [], right));
-    alone.replaceChildren(drawVotes(votes.base ?? [], right));
+    pooled.replaceChildren(votesOf("class"));
+    single.replaceChildren(votesOf("single"));
+    alone.replaceChildren(votesOf("base"));
     put(who, `Chain ${at} alone`);
     put(samples, base.length < all.pool ? `Model alone, ${base.length} of ${all.pool}`
       : "The model alone");
+    put(text, all.text ? `Chain ${all.text.number}, step ${all.text.t}: ${all.text.text}` : "");
+    show(text, all.text);
+    show(verdict, !all.text);
+    show(problem, !all.text);
     const [[answer, n] = ["", 0]] = figures.leaders ?? [];
-    put(leading, n ? `${answer === "none" ? "No answer" : answer} leads in ${n} of ${
-      many(chains.size, "chain")}` : "");
+    put(leading, n && chains.size > 1 ? `Most states say ${answer === "none" ? "nothing"
+      : answer} in ${n} of ${many(chains.size, "chain")}` : "");
+    const [longest, still] = [...chains].map(([number, r]) => [number, stillOf(r)])
+      .reduce((a, b) => (b[1] > a[1] ? b : a), [0, 0]);
+    put(stuck, still >= STUCK ? `Longest unchanged: chain ${longest}, ${still} steps` : "");
     show(less, order.length > 1);
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));
     put(verdict, figures.trust?.sentence ?? "");
-    fit(node);
     const data = { chains, base, weights, worth, steps: room.steps, single: at };
     picture.replaceChildren(); // Its height is what all other parts leave.
-    picture.append(drawClass(data, picture.clientWidth, picture.clientHeight));
+    picture.append(drawClass(data, picture.clientWidth, picture.clientHeight, letters(), choose));
   }
 
   return { node, draw };
@@ -449,7 +508,7 @@ function cells(room, { agreement = "…", states = 0, mean }) {
     one("mean reward: model alone", mean ? fixed(mean.base) : "…", "of-base"),
     one("class, later half", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
     one("target", mean ? fixed(mean.target) : "…", "of-target"),
-    one("R-hat of the chains", agreement),
+    one("R-hat", agreement),
     one("states", states.toLocaleString("en")),
     one("β", plain(room.beta)),
   ];
