@@ -361,7 +361,9 @@ class RoomService:
                     yield ":\n\n"
                 is_served = is_newest
                 await asyncio.sleep(LOOK)
-            yield format_event({"over": f"your place is open in {TABS} newer tabs; use one of them"})
+            yield format_event(
+                {"over": f"your place is open in {TABS} newer tabs; use one of them"}
+            )
         finally:
             if screen in screens:
                 screens.remove(screen)
@@ -458,7 +460,7 @@ class RoomService:
             self._start_task(room, "text", partial(self._draw_text, room, member, member.t))
 
     async def _draw_text(self, room: Room, member: Member, t: int) -> None:
-        """Draw a member's chain up to step `t`, because texts that a browser sends are untrusted."""
+        """Draw a member's chain up to step `t`, because a browser is untrusted."""
         RUN.set(f"room {room.code}")
         run = room.run
         steps = await self._chain(run, member)
