@@ -247,12 +247,14 @@ async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
 
 async def stop_run_and_new_problem(page, name: str) -> None:
     """Press Stop before a run, and New problem in it; each says what happened."""
-    await page.click(f"#{name}-stop")
+    await page.wait_for_selector(f"#{name}-stop[aria-disabled=true]")
+    await page.click(f"#{name}-stop", force=True)
     await reads(page, f"#{name} .q-status", "Nothing is being drawn.")
     if name == "compare":
         await page.wait_for_selector("#compare-panel .qc[data-state=recorded]")
     await page.click(f"#{name}-run")
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
+    await page.wait_for_selector(f"#{name}-stop[aria-disabled=false]")
     await page.click(f"#{name}-new")
     await reads(page, f"#{name}-stale", "The next run uses a different problem: ")
     assert await page.locator(f"#{name}-stale").is_visible()
@@ -262,6 +264,7 @@ async def stop_run_and_new_problem(page, name: str) -> None:
 async def stop(page, name: str) -> None:
     await page.click(f"#{name}-stop")
     await reads(page, f"#{name} .q-status", "Stopped. The steps drawn so far are kept.")
+    await page.wait_for_selector(f"#{name}-stop[aria-disabled=true]")
 
 
 async def test_stop_new_problem_and_a_file_in_mid_run_say_what_happened_until_it_is_past(

@@ -154,10 +154,10 @@ export function handTab(tools) {
     if (played) move(judgement);
   }
   /** A way back to the chain's text. */
-  const back = () => (mine && !played ? [button("link", { "data-key": "back", onclick: () => {
+  const back = () => (played ? [] : [button("link", { "data-key": "back", onclick: () => {
     mine = false;
     follow(tools.view());
-  } }, "Back to the chain’s text")] : []);
+  } }, "Back to the chain’s text")]);
 
   // the game
   function invite() {
@@ -233,7 +233,8 @@ export function handTab(tools) {
         invite();
       }
       const elsewhere = isElsewhere(`${view.run}/${stateOf(view.chain, view.seen).t}`);
-      if (other || (elsewhere && !mine && !words.value.trim())) follow(view);
+      const works = mine || words.value.trim() || busy || !result.hidden;
+      if (other || (elsewhere && !works)) follow(view);
       return nodes;
     },
   };

@@ -112,7 +112,7 @@ const learnt = h("dl.learnt");
 const live = button("live", {
   onclick: () => {
     close();
-    /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click();
+    /** @type {any} */ (window).QAlignShell.drawAgain();
   },
 }, "Run it live");
 const never = button("quiet", { onclick: () => close(true) }, "Never again");
@@ -178,8 +178,6 @@ function onArrow({ key, altKey, ctrlKey, metaKey, defaultPrevented }) {
 function close(forGood = false) {
   if (!lesson) return;
   if (forGood) setSeen();
-  // at its end the run stays where the last stop spoke of it
-  const plays = isFirstPass() && !still() && k < lesson.stops.length - 1;
   lesson = null;
   share(LESSON, "");
   share(STOP, "");
@@ -187,7 +185,6 @@ function close(forGood = false) {
   panel.remove();
   document.body.classList.remove("learn-open", "learn-first");
   makeRoom();
-  if (plays) player()?.toggle(true);
   listAll();
   QAlignLearn.onturn();
 }

@@ -344,6 +344,7 @@ export function mount(element, options = {}) {
       tab = next;
       drawnKey = "";
       ticket += 1;
+      if (SERVER_TABS.includes(tab)) clock.playing = false; // so that their text stays
       for (const one of buttons) set(one, { "aria-selected": String(one.dataset.tab === tab) });
       show(view, tab);
       view.replaceChildren();

@@ -85,11 +85,13 @@ export function transportBar(acts) {
 
   function toggleHelp() {
     show(help, help.hidden);
+    if (!help.hidden) help.scrollIntoView({ block: "nearest" });
     set(helpButton, { "aria-expanded": String(!help.hidden) });
   }
 
   function toggleMenu(on = menu.hidden) {
     show(menu, on);
+    if (on) menu.scrollIntoView({ block: "nearest" });
     set(menuButton, { "aria-expanded": String(on) });
   }
 

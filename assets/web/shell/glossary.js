@@ -7,7 +7,7 @@ import { look } from "./looks.js";
 
 const { h, button } = builder("q-");
 const HASH = "#glossary";
-const SOON = 160; // ms that the pointer rests on a word, or is away from it
+const SOON = 250; // ms that the pointer rests on a word, or is away from it
 const MARGIN = 8; // px to the window's edges
 const FRAMES = 240; // that the Lab may take to be there
 
@@ -149,9 +149,13 @@ export function follow() {
 
 /** Words answer to the pointer, to the keyboard and to a press, wherever they are. */
 export function listen() {
-  document.addEventListener("pointerover", ({ target, pointerType }) => {
+  let rests = ""; // where the pointer is
+  // not pointerover: a page that moves brings words under a pointer that rests
+  document.addEventListener("pointermove", ({ target, pointerType, clientX, clientY }) => {
+    const at = `${clientX} ${clientY}`;
+    if (pointerType === "touch" || at === rests) return;
+    rests = at;
     const word = termAt(target);
-    if (pointerType === "touch") return;
     if (word && word !== open) soon(() => show(word));
     else if (open && inside(target)) window.clearTimeout(waiting);
     else if (open && !held && !open.matches(":focus-visible")) soon(close);

@@ -8,7 +8,7 @@ const AGAIN = 500; // ms between two presses
 
 let why = ""; // it does not draw
 /** @type {number | null} */
-let again = null; // the seed of the run that the server takes over
+let again = null; // the seed of the run that is drawn once more
 
 const engine = new BrowserEngine(SERVED);
 
@@ -24,13 +24,19 @@ export function here() {
 export const stopHere = () => engine.stop();
 
 /**
- * Press until the server has taken the run: Gradio ignores a press while the one before goes on.
- * @param {() => void} press
+ * Draw with this seed, whatever the form holds. Press until the server has taken the run: Gradio
+ * ignores a press while the one before goes on.
+ * @param {number} seed
+ * @param {() => void} press "Run it live"
  */
-function handOver(press) {
-  if (again === null) return;
-  press();
-  window.setTimeout(() => handOver(press), AGAIN);
+export function drawSeed(seed, press) {
+  again = seed;
+  const untilTaken = () => {
+    if (again === null) return;
+    press();
+    window.setTimeout(untilTaken, AGAIN);
+  };
+  untilTaken();
 }
 
 /**
@@ -42,7 +48,6 @@ function handOver(press) {
 export function drawHere(run, stage, press) {
   engine.show(run, { ...stage, failed(sentence) {
     why = sentence;
-    again = run.seed;
-    handOver(press);
+    drawSeed(run.seed, press);
   } });
 }

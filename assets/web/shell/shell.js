@@ -15,7 +15,7 @@ import { closeFromOutside, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
 import { holdLinked, holds, release } from "./hold.js";
 import { QAlignList } from "../list/list.js";
-import { drawHere, here, stopHere } from "./here.js";
+import { drawHere, drawSeed, here, stopHere } from "./here.js";
 import { RUN, SET, STEP, linkTo, named, namesRun, partsOf, stepOf } from "./links.js";
 import { decideAlone } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
@@ -33,6 +33,10 @@ const ACTIVE = ["loading", "queued", "sampling"];
 const linked = namesRun(opened);
 /** The settings of the run that each page shows. @type {Record<string, Record<string, unknown>>} */
 const ran = {};
+/** The settings that each page holds now, and held at first. @type {typeof ran} */
+const current = {};
+/** @type {typeof ran} */
+const initial = {};
 /** Where Stop was pressed: what that run's events still say comes too late. @type {Set<string>} */
 const ended = new Set();
 /** What Watch shows. @type {"recorded" | "run" | "file"} */
@@ -53,7 +57,7 @@ const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
  * @param {unknown[]} values of their widgets
  */
 function settings(page, names, values) {
-  const now = named(names, values);
+  const now = current[page] = named(names, values);
   if (page === "watch") {
     player()?.setBurnIn(Number(now.burn_in) || 0);
     if ((player()?.position.last ?? 0) < 0) pose(String(now.prompt));
@@ -70,6 +74,19 @@ function settings(page, names, values) {
     ? "The settings changed: run again to use them."
     : `The next run uses a different problem: ${now.prompt}`);
 }
+
+/**
+ * Stop can be pressed while a run goes on.
+ * @param {Page} page
+ * @param {boolean} runs
+ */
+function enableStop(page, runs) {
+  document.querySelector(`#${page}-stop`)?.setAttribute("aria-disabled", String(!runs));
+}
+
+/** Press "Run it live". */
+const pressRun = () =>
+  /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click();
 
 /** Whether a run of Watch goes on. */
 function isRunning() {
@@ -95,6 +112,7 @@ function pose(problem) {
  */
 function run(page, names, values) {
   ended.delete(page);
+  enableStop(page, true);
   ran[page] = named(names, values);
   settings(page, names, values);
   if (page === "watch") {
@@ -133,6 +151,7 @@ function status(element, props) {
   }
   statusValues.set(element, props.value);
   element.dataset.state = message.state;
+  enableStop(page, ACTIVE.includes(message.state));
   put(/** @type {Element} */ (element.querySelector("span")), message.text);
   // the run's settings for the address bar, as the server spelt them; a file has its own
   if (message.query !== undefined && (page === "compare" || source === "run")) {
@@ -146,7 +165,7 @@ function status(element, props) {
         props.value = JSON.stringify({ state, text });
         status(element, props);
       },
-    }, () => /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click());
+    }, pressRun);
   }
 }
 
@@ -278,6 +297,9 @@ export const QAlignShell = {
   open(first) {
     follow();
     begin();
+    for (const page of /** @type {Page[]} */ (["watch", "compare"])) {
+      if (!document.querySelector(`#${page}-stop[aria-disabled]`)) enableStop(page, false);
+    }
     if (linkedPage) openPage(linkedPage);
     else if (first !== "watch" && !window.location.search) openPage(first);
   },
@@ -290,7 +312,17 @@ export const QAlignShell = {
    * @param {unknown[]} values
    */
   first(page, names, values) {
-    if (!holds(page)) ran[page] ??= named(names, values);
+    initial[page] = named(names, values);
+    if (!holds(page)) ran[page] ??= initial[page];
+  },
+  /** Draw the run that Watch shows, with its seed where the settings are still its own. */
+  drawAgain() {
+    const { prompt, beta, seed } = player()?.trace.header ?? {};
+    const [start, now] = [initial.watch, current.watch ?? initial.watch];
+    const isSame = start?.prompt === prompt && start?.beta === beta
+      && JSON.stringify(start) === JSON.stringify(now);
+    if (isSame && seed != null) drawSeed(seed, pressRun);
+    else pressRun();
   },
   /** The run of the gallery that the link names. */
   wanted: opened[RUN],
@@ -339,6 +371,7 @@ export const QAlignShell = {
   /** A search for a beta begins: what it says is shown, though a run was stopped before. */
   tune(/** @type {unknown[]} */ values) {
     ended.delete("watch");
+    enableStop("watch", true);
     return values;
   },
   /**

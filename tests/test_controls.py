@@ -1,0 +1,88 @@
+"""Controls in a real browser: each does what its name promises, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from browser import standalone
+from traces import toy_trace
+
+from components.watch.gallery import WATCH
+from qalign_core.record.trace import load_trace
+from qalign_study.lessons.files import load_lessons
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+API = "document.querySelector('#watch-player .qp').qalign"
+
+
+@pytest.mark.parametrize("button", ["Skip", "Never again"])
+async def test_leaving_the_first_pass_starts_no_playback(visit, toy_app, button):
+    page = await visit(toy_app, first=True, moving=True)
+    await page.click(".learn-next")
+    await page.get_by_role("heading", name=load_lessons()["first-pass"].stops[1].title).wait_for()
+    await page.click(f".learn-panel >> text={button}")
+    await page.wait_for_selector(".learn-panel", state="detached")
+    assert not await page.evaluate(f"{API}.position.playing")
+
+
+async def test_the_first_pass_draws_its_own_run_live_and_another_beta_another_one(visit, toy_app):
+    recorded = load_trace(WATCH).header
+    page = await visit(toy_app, first=True)
+    await page.click(".learn-live")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 1")
+    header = await page.evaluate(f"{API}.trace.header")
+    assert (header["seed"], header["prompt"]) == (recorded.seed, recorded.prompt)
+    await page.click("#watch-stop")
+    await page.wait_for_selector("#watch .q-status[data-state=stopped]")
+    await page.click("#watch-run")  # from here on each run has a new seed again
+    other = f"{API}.position.source === 'live' && {API}.trace.header.seed !== {recorded.seed}"
+    await page.wait_for_function(other)
+
+
+@pytest.mark.parametrize("tab", ["hand", "tokens"])
+async def test_a_tab_in_which_one_works_on_a_text_pauses_the_chain(visit, toy_app, tab):
+    page = await visit(toy_app, moving=True)
+    await page.wait_for_function(f"{API}.position.playing")
+    await page.click(f"[data-tab={tab}]")
+    assert not await page.evaluate(f"{API}.position.playing")
+    await page.evaluate(f"{API}.toggle(true)")
+    await page.click("[data-tab=table]")  # the table follows
+    assert await page.evaluate(f"{API}.position.playing")
+
+
+MOVE_PAGE = """() => {
+    const word = [...document.querySelectorAll("[data-term]")].find((x) => x.offsetHeight);
+    const at = word.getBoundingClientRect();
+    word.id = "under";
+    document.body.style.position = "relative";
+    document.body.style.top = `${100 - at.top}px`;
+    document.body.style.left = `${100 - at.left}px`;
+}"""
+
+
+async def test_a_word_that_the_page_moves_under_a_resting_pointer_stays_closed(visit, toy_app):
+    page = await visit(toy_app)
+    await page.mouse.move(104, 104)
+    await page.clock.install()
+    await page.evaluate(MOVE_PAGE)
+    await page.wait_for_selector("#under:hover")
+    await page.clock.run_for(2000)
+    assert await page.locator(".q-meaning").count() == 0
+    await page.mouse.move(106, 106)  # the visitor moves it
+    await page.clock.run_for(2000)
+    await page.wait_for_selector(".q-meaning")
+
+
+@pytest.mark.parametrize("opener", ["Keyboard help", "Jump to"])
+async def test_what_opens_above_the_transport_is_in_the_window(visit, opener):
+    page = await visit(standalone(toy_trace(), options="autoplay: false"), height=600)
+    transport = page.locator(".qp-transport")
+    await transport.evaluate("x => scrollTo(0, x.getBoundingClientRect().top + scrollY - 20)")
+    await page.get_by_role("button", name=opener, exact=True).click()
+    top, bottom = await page.evaluate("""() => {
+        const part = document.querySelector(".qp-help:not([hidden]), .qp-menu:not([hidden])");
+        const { top, bottom } = part.getBoundingClientRect();
+        return [top, bottom];
+    }""")
+    assert top >= 0
+    assert bottom <= 600
