@@ -1,17 +1,19 @@
 """QAlign Explorer: `python app.py` serves it; models load behind the page, when first asked for.
 
 `python app.py TRACE` opens Watch with a trace of one's own. `python app.py FOLDER` opens Results
-with a folder of results, or with all those in it.
+with a folder of results, or with all those in it. `python app.py --lessons FOLDER --tasks FOLDER`
+adds lessons, problem sets, recorded runs and models of one's own.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,7 +53,8 @@ from components.room.service import RoomService
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
-from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.files import Lesson
+from qalign_study.lessons.material import Material, load_material
 from qalign_study.lessons.messages import check_prediction, lesson_message, list_lessons
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal, respond_refused
@@ -85,18 +88,21 @@ LAUNCH = {
 MIDDLEWARE = [Middleware(GZipMiddleware, minimum_size=2048)]
 
 
-def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks:
+def build_app(
+    runs: Runs | None = None, opened: Path | None = None, material: Material | None = None
+) -> gr.Blocks:
     """All pages; nothing heavy is imported or loaded.
 
     Args:
         runs: of this server.
         opened: a trace that Watch opens with instead of the recorded run, or a folder of results
             that Results opens with.
+        material: lessons and problem sets, by default the project's.
 
     Raises:
         InvalidTrace: it is neither.
     """
-    runs = runs or Runs()
+    runs, material = runs or Runs(), material or Material()
     is_folder = opened is not None and os.path.isdir(opened)
     folders = sets_in(opened, code=True) if opened is not None and is_folder else NO_FOLDERS
     first = "results" if is_folder else "watch"
@@ -104,12 +110,13 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
-        panel = build_panel(first=opened is None)
+        panel = build_panel(material.lessons, first=opened is None)
         with gr.Tabs():
             with _page("Watch"):
-                watched = build_watch_page(runs, demo, None if is_folder else opened, folders)
+                trace = None if is_folder else opened
+                watched = build_watch_page(runs, demo, trace, folders, material.sets)
             with _page("Compare") as tab:
-                build_compare_page(runs, demo, _first_look(tab), watched)
+                build_compare_page(runs, demo, _first_look(tab), watched, material.sets)
             with _page("Lab"):
                 build_lab_page(demo, panel)
             with _page("Results") as tab:
@@ -137,7 +144,7 @@ def _first_look(tab: gr.Tab) -> gr.State:
     return looked_at
 
 
-def launch_options(runs: Runs | None = None) -> dict[str, object]:
+def launch_options(runs: Runs | None = None, material: Material | None = None) -> dict[str, object]:
     """What `launch` gets: no outside host, no file of the server, no error text for the page.
 
     With `QALIGN_MCP=1` (and requirements-mcp.txt) the endpoints are tools of an MCP server too, and
@@ -145,20 +152,22 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
 
     Args:
         runs: of this server, whose models its rooms take.
+        material: as for `build_app`; classes may take it.
 
     Raises:
         QAlignError: a cap on rooms is not a number, a host name or a switch is invalid, or a key is
             missing.
     """
     mcp = {"mcp_server": True} if read_switch(os.environ, "QALIGN_MCP") else {}
-    runs = runs or Runs()
-    service = RoomService(runs, _room_lesson, Caps.from_environment(os.environ))
+    runs, material = runs or Runs(), material or Material()
+    lessons, problems = material.lessons, [p for each in material.sets.values() for p in each]
+    service = RoomService(runs, partial(_room_lesson, lessons), Caps.from_environment(os.environ))
     origin_policy = OriginPolicy.from_environment(os.environ)
     guarded_app = GuardedApp(
         origin_policy,
         middleware=MIDDLEWARE,
         routes=[
-            *room_routes(service, list_lessons(), hidden=origin_policy.is_space),
+            *room_routes(service, list_lessons(lessons), problems, hidden=origin_policy.is_space),
             *chat_routes(runs, origin_policy, os.environ),
             *routes(),
         ],
@@ -171,9 +180,9 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), **served}
 
 
-def _room_lesson(name: str) -> RoomLesson:
+def _room_lesson(lessons: Mapping[str, Lesson], name: str) -> RoomLesson:
     """Return a lesson as a room teaches it; KeyError if there is none."""
-    lesson = load_lessons()[name]
+    lesson = lessons[name]
     answered_exhibit = cache(lambda k: build_exhibit(lesson.stops[k], answered=True))
     stops = [
         {**message, "exhibit": build_exhibit(stop)}
@@ -188,6 +197,24 @@ def _room_lesson(name: str) -> RoomLesson:
             "exhibit": answered_exhibit(k),
         },
     )
+
+
+def _read_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="app.py", allow_abbrev=False)
+    opened = "trace that Watch opens with, or folder of results that Results opens with"
+    parser.add_argument("opened", nargs="?", type=Path, metavar="PATH", help=opened)
+    folders = "folder with lessons, problem sets, recorded runs and a registry.toml of your own"
+    parser.add_argument(
+        *("--lessons", "--tasks"),
+        dest="folders",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help=folders,
+    )
+    return parser.parse_args()
 
 
 def _address(local: str, wanted: int) -> str:
@@ -211,12 +238,16 @@ if __name__ == "__main__":
     sys.setswitchinterval(0.0005)
     # the lab's 121 responses: a second thread waits for the first longer than it multiplies
     threadpool_limits(1, user_api="blas")
+    wanted = _read_arguments()
     try:
+        material = load_material(wanted.folders)  # first: a registry in it names models
         runs = Runs()
-        demo = build_app(runs, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
-        options = launch_options(runs)
+        demo = build_app(runs, wanted.opened, material)
+        options = launch_options(runs, material)
     except QAlignError as error:  # the operator's own limits, registry, trace or folder
         sys.exit(f"app.py: {error}")
+    for fault in material.faults:
+        print(f"app.py: left out: {fault}", file=sys.stderr)
     _, local, _ = demo.launch(**options, prevent_thread_lock=True, quiet=True)
     print(_address(local, INITIAL_PORT_VALUE), flush=True)
     runs.warm_up()  # only now: importing torch would starve the launch's own check of the address

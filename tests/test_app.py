@@ -453,6 +453,7 @@ def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path
         ({"QALIGN_MAX_RUNS": "0"}, [], "QALIGN_MAX_RUNS must be a whole number above 0, got '0'"),
         ({}, ["no-such-trace.jsonl"], "no-such-trace.jsonl cannot be read (No such file"),
         ({"QALIGN_REGISTRY": "nowhere.toml"}, [], "QALIGN_REGISTRY=nowhere.toml cannot be read"),
+        ({}, ["--lessons", "nowhere"], f"{ASSETS.parent / 'nowhere'} is not a folder"),
         ({"QALIGN_OWN_MODELS": "x"}, [], "QALIGN_OWN_MODELS must be 1 or 0, got 'x'"),
         ({"QALIGN_OPENAI": "true"}, [], "QALIGN_OPENAI must be 1 or 0, got 'true'"),
         ({"QALIGN_MCP": "yes"}, [], "QALIGN_MCP must be 1 or 0, got 'yes'"),
@@ -475,9 +476,9 @@ def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, se
 
 def test_a_new_problem_leaves_the_status_of_a_run_that_goes_on():
     for state in ("loading", "queued", "sampling"):
-        *_, status = next_problem("long", status_value(Status(state, "It goes on.")))
+        *_, status = next_problem({}, "long", status_value(Status(state, "It goes on.")))
         assert status == gr.skip()
-    prompt, *_, status = next_problem("long", status_value(IDLE))
+    prompt, *_, status = next_problem({}, "long", status_value(IDLE))
     assert json.loads(status) == {"state": "idle", "text": f"Next run: {prompt}"}
 
 

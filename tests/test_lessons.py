@@ -17,8 +17,8 @@ from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
 from qalign_study.lessons.facts import FACTS, Place, Share, facts_of, format_value, run_of, value_of
-from qalign_study.lessons.files import HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
-from qalign_study.lessons.messages import check_prediction, fill_facts, lesson_message
+from qalign_study.lessons.files import FOLDER, HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
+from qalign_study.lessons.messages import check_lesson, check_prediction, fill_facts, lesson_message
 from qalign_study.measure.diagnostics import agreement, ess
 
 pytestmark = pytest.mark.recorded
@@ -199,8 +199,8 @@ def test_a_stop_goes_on_where_the_one_before_ended(tmp_path):
 
 
 WRONG = {
-    "not TOML": ('title = "A lesson"', "title = ", "line 2"),
-    "no title": ('title = "A lesson"', "", "1-a.toml: 'title' is missing"),
+    "not TOML": ('title = "A lesson"', "title = ", "1-a.toml:2: this is not TOML"),
+    "no title": ('title = "A lesson"', "", "1-a.toml:1: 'title' is missing"),
     "a number as title": ('title = "A lesson"', "title = 3", "'title' is 3; expected a text"),
     "minutes as text": ("minutes = 5", 'minutes = "5"', "expected a whole number"),
     "an unknown key": ("minutes = 5", "minutes = 5\nhours = 2", "'hours' is not known here"),
@@ -224,24 +224,75 @@ WRONG = {
     "true as a number": ("within = 10", "within = true", "'within' is True; expected a number"),
     "nothing said of the wrong": ("wrong = ", "wrung = ", "'wrung' is not known here"),
     "no stop": (GOOD[GOOD.index("[[stop]]") :], "stop = []", "has no stop"),
-    "a stop that is none": (GOOD[GOOD.index("[[stop]]") :], "stop = [3]", "stop 1: 'title' is"),
+    "a stop that is none": (
+        GOOD[GOOD.index("[[stop]]") :],
+        "stop = [3]",
+        "stop 1: 'title' is missing",
+    ),
 }
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), WRONG.values(), ids=WRONG)
-def test_a_wrong_file_gets_one_sentence_with_its_place(tmp_path, old, new, sentence):
+def test_a_wrong_file_gets_one_sentence_with_its_line_and_place(tmp_path, old, new, sentence):
     assert old in GOOD
+    path = written(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(InvalidLesson) as error:
-        read_lesson(written(tmp_path, GOOD.replace(old, new, 1)))
+        read_lesson(path)
+    lesson, sentences = check_lesson(path)
+    assert lesson is None
     assert isinstance(error.value, QAlignError)
-    assert sentence in str(error.value)
-    assert str(error.value).startswith("1-a.toml")
-    assert "\n" not in str(error.value)
+    assert str(error.value) == sentences[0]
+    assert sentence in "\n".join(sentences)
+    assert all(re.match(r"1-a\.toml:\d+: .", each) for each in sentences)
+    assert "\n" not in "".join(sentences)
+
+
+def test_every_fault_of_a_file_is_named_with_its_line(tmp_path):
+    text = GOOD.replace("minutes = 5", 'minutes = "5"').replace('lit = "text"', 'lit = "sun"')
+    text = text.replace('fact = "alpha"', 'fact = "luck"').replace("Yes.", "Yes, {luck}.")
+    text += '\n[[stop]]\ntitle = 3\ntext = """a\nlit = "x"\n"""\nlit = "votes"\n'
+    _, sentences = check_lesson(written(tmp_path, text))
+    lines = text.split("\n")
+    keys = [(lines[int(each.split(":")[1]) - 1].split(" ")[0], each) for each in sentences]
+    assert [key for key, _ in keys] == ["minutes", "lit", "fact", "right", "title"]
+    assert "stop 2: 'title' is 3" in sentences[-1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "sentence"),
+    [
+        ("{alpha}.", "{chain_says:9}.", 8, "{chain_says:9} cannot be computed: KeyError, 9"),
+        ("{alpha}.", "{chain_says}.", 8, "stop 1: {chain_says} cannot be computed: TypeError"),
+        ('fact = "alpha"', 'fact = "trust"', 14, "stop 1, ask: the answer cannot be computed"),
+        ("within = 10", 'options = { no = "No" }', 14, "the answer cannot be computed"),
+        ('fact = "alpha"\nwithin = 10', 'fact = "taken"\noptions = { a = "A" }', 14, "is 'yes'"),
+        ("minutes = 5", 'minutes = 5\nonward = ["b"]', 5, "'onward' has 'b'; choose from a, run="),
+        ("minutes = 5", 'minutes = 5\nend = "{luck:2}"', 5, "'luck' is not a fact of watch"),
+    ],
+)
+def test_a_number_that_cannot_be_computed_is_a_fault(tmp_path, old, new, line, sentence):
+    _, (first, *_) = check_lesson(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert first.startswith(f"1-a.toml:{line}: ")
+    assert sentence in first
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"x" * (2**20 + 1), b"a = [" * 5000])
+def test_a_file_that_is_no_text_has_a_fault(tmp_path, content):
+    path = tmp_path / "1-a.toml"
+    path.write_bytes(content)
+    _, (sentence,) = check_lesson(path)
+    assert sentence.startswith("1-a.toml:1: ")
+    assert len(sentence) < 400
+
+
+def test_the_shipped_lessons_have_no_faults():
+    for path in FOLDER.glob("*.toml"):
+        assert check_lesson(path, LESSONS)[1] == []
 
 
 def test_a_lesson_goes_on_with_one_that_there_is(tmp_path):
     written(tmp_path, GOOD.replace("minutes = 5", 'minutes = 5\nonward = ["b"]'))
-    with pytest.raises(InvalidLesson, match="continues with 'b', which does not exist"):
+    with pytest.raises(InvalidLesson, match="lesson 'a': 'onward' has 'b'; choose from a, run="):
         load_lessons(tmp_path)
 
 

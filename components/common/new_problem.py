@@ -1,6 +1,7 @@
 """New problems of the kinds that the embedded models know."""
 
 import random
+from collections.abc import Iterable
 
 from qalign_study.sets.generated import ProblemKind, generate_problem, generate_writing_task
 from qalign_study.sets.inventory import generate_inventory
@@ -12,6 +13,11 @@ KINDS = {
     "Inventory: twelve steps, all of them needed": "inventory",
     "Writing: words and sentences to use": "writing",
 }
+
+
+def list_kinds(sets: Iterable[str]) -> list[tuple[str, str]]:
+    """Return titles and values of the kinds of problems: the operator's own sets are last."""
+    return [*KINDS.items(), *((f"Set: {name}", name) for name in sets)]
 
 
 def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:

@@ -1,14 +1,18 @@
 """The line that says what a run is doing."""
 
 import json
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import gradio as gr
 
-from components.common.form import USUAL
+from components.common.form import ANSWERS, USUAL
 from components.common.new_problem import new_problem
 from components.session.runs import STOPPED, Runs, Status
+from qalign_core.run import NO_EXTRACTOR
 from qalign_core.validation import from_json
+from qalign_study.sets.problem_sets import Problem
 
 ACTIVE = ("loading", "queued", "sampling")
 
@@ -52,15 +56,31 @@ async def stop_run(runs: Runs, visitor: str, value: object, more: str = "") -> s
     return status_value(replace(status, text=status.text + more))
 
 
-def next_problem(kind: str, value: object) -> tuple[object, ...]:
-    """A new problem for the prompt, its answer, how to read it, and the status line.
+def next_problem(
+    sets: Mapping[str, Sequence[Problem]], kind: str, value: object
+) -> tuple[object, ...]:
+    """Return a new problem for the prompt, its answer, how to read it, and the status line.
 
-    While a run goes on the status line stays that run's.
+    While a run goes on the status line stays that run's. A problem whose answers a Python file
+    reads has no answer on the page.
+
+    Args:
+        sets: the operator's own.
+        kind: of the generated problems, or the name of a set.
+        value: of the status line.
     """
-    prompt, answer = new_problem(kind)
+    extractor = USUAL
+    if kind in sets:
+        problem = random.choice(sets[kind])
+        prompt, extractor = problem.prompt, problem.extractor or NO_EXTRACTOR
+        answer = problem.answer or ""
+        if extractor not in ANSWERS.values():
+            answer, extractor = "", USUAL
+    else:
+        prompt, answer = new_problem(kind)
     status = Status("idle", f"Next run: {prompt}")
     line = gr.skip() if is_active(value) else status_value(status)
-    return prompt, answer, USUAL, line
+    return prompt, answer, extractor, line
 
 
 def stale_line(page: str) -> gr.HTML:

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any, cast
 
 import gradio as gr
 
 from components.common.folding import fold
 from components.common.form import RunForm
-from components.common.new_problem import KINDS
+from components.common.new_problem import list_kinds
 from components.common.options import PLAIN, PRIVATE, heading, on_link
 from components.common.pick import describe_models, pick_row, place_rest
 from components.common.prompt_warning import add_prompt_warning
@@ -31,6 +33,7 @@ from qalign_study.export.dictionary import with_terms
 from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, ladder
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Measure, draws_of, measure_of
+from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.files import draws_csv
 from qalign_study.sheet.words import COMPUTE_NOTE, in_a_sentence
 
@@ -183,14 +186,14 @@ def link_of(run: Run, budget: Budget) -> str:
     return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
 
 
-def _fold(form: RunForm) -> tuple[gr.Radio, gr.Dropdown]:
+def _fold(form: RunForm, sets: Iterable[str]) -> tuple[gr.Radio, gr.Dropdown]:
     """Build the fold of the settings that the stage does not show."""
     with fold("Change the problem or the settings", "compare-settings"):
         form.add("prompt")
         with gr.Row():
             form.add("reference")
             kind = gr.Dropdown(
-                list(KINDS.items()),
+                list_kinds(sets),
                 value="in_distribution",
                 label="Kind of new problem",
                 info="used by the button New problem",
@@ -209,7 +212,11 @@ def _fold(form: RunForm) -> tuple[gr.Radio, gr.Dropdown]:
 
 
 def build_compare_page(
-    runs: Runs, demo: gr.Blocks, looked_at: gr.State, watched: RunForm | None = None
+    runs: Runs,
+    demo: gr.Blocks,
+    looked_at: gr.State,
+    watched: RunForm | None = None,
+    sets: Mapping[str, Sequence[Problem]] = MappingProxyType({}),
 ) -> None:
     """Build the page's widgets in the current context and register its events.
 
@@ -232,7 +239,7 @@ def build_compare_page(
         pick_row(form, "compare", start.beta)
         stale_line("compare")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
-        budget_choice, kind = _fold(form)
+        budget_choice, kind = _fold(form, sets)
         describe_models(form, runs)
         add_prompt_warning(foreign, form, runs.offer)
         panel = gr.HTML(
@@ -365,7 +372,7 @@ def build_compare_page(
         **PRIVATE,
     )
     texts = form.problem
-    new.click(next_problem, [kind, status], [*texts, status], **PRIVATE)
+    new.click(partial(next_problem, sets), [kind, status], [*texts, status], **PRIVATE)
     prompt = form.widgets["prompt"]
     prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
     if watched is not None:

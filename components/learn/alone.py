@@ -22,10 +22,10 @@ def build_static_lessons() -> dict[str, Any]:
     messages = {name: _static_message(each, set(known)) for name, each in known.items()}
     runs = {run for each in messages.values() for run in each["runs"]}
     return {
-        "list": [entry for entry in list_lessons() if entry["name"] in known],
+        "list": list_lessons(known),
         "lessons": messages,
         "outcomes": {name: [_outcomes(s) for s in each.stops] for name, each in known.items()},
-        "runs": {run: (RUNS / f"{run}.jsonl").read_text("utf-8") for run in sorted(runs)},
+        "runs": {run: RUNS[run].read_text("utf-8") for run in sorted(runs)},
     }
 
 

@@ -1,5 +1,6 @@
 """The panel of lessons beside the pages, and the page that lists them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -8,23 +9,20 @@ from components.common.options import PLAIN
 from components.common.rpc import server_functions
 from components.learn.exhibit import build_exhibit
 from qalign_study.lessons.facts import RUNS
-from qalign_study.lessons.files import load_lessons
+from qalign_study.lessons.files import Lesson
 from qalign_study.lessons.messages import check_prediction, lesson_message, list_lessons
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
 LIST = "window.QAlignLearn.list(element.querySelector('.learn-list'));"
 
 
-def build_panel(*, first: bool) -> gr.HTML:
+def build_panel(known: Mapping[str, Lesson], *, first: bool) -> gr.HTML:
     """The panel, hidden until a lesson is open; its value is where it leads the Lab and Results.
 
     Args:
+        known: the lessons by name.
         first: whether the first lesson opens by itself on a first visit.
-
-    Raises:
-        InvalidLesson: a file in `assets/lessons` is wrong.
     """
-    known = load_lessons()
 
     def lesson(name: str) -> dict[str, Any]:
         return lesson_message(known[str(name)])
@@ -39,7 +37,7 @@ def build_panel(*, first: bool) -> gr.HTML:
         names = {stop.at.run for each in known.values() for stop in each.stops}
         if name not in names:  # the name is untrusted: only runs of lessons are read
             raise ValueError(f"no lesson shows a run {str(name)[:40]!r}")
-        return (RUNS / f"{name}.jsonl").read_text(encoding="utf-8")
+        return RUNS[name].read_text(encoding="utf-8")
 
     def exhibit(request: dict[str, Any]) -> dict[str, Any]:
         stops = known[str(request["lesson"])].stops
@@ -52,7 +50,7 @@ def build_panel(*, first: bool) -> gr.HTML:
         html_template="",
         js_on_load=PANEL,
         first=lesson_message(next(iter(known.values()))) if first else None,
-        list=list_lessons(),
+        list=list_lessons(known),
         server_functions=server_functions(lesson, check, run, exhibit),
         elem_id="learn-host",
         visible="hidden",

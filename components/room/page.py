@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,11 +14,14 @@ from qalign_core.assets import ASSETS
 from qalign_core.record.trace import load_trace
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
+from qalign_study.sets.problem_sets import Problem
 
 RECORDED = ("watch", "stuck", "climb")
 """The recorded runs whose problems and betas are on offer."""
 NEW = ("in_distribution", "in_distribution", "shifted", "long")
 """The kinds of the new problems on offer."""
+MOST = 100
+"""The most problems of the operator's sets that are on offer."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
@@ -26,8 +29,7 @@ POLICY = (
 
 
 @cache
-def problems() -> tuple[dict[str, Any], ...]:
-    """Return the problems on offer, each with its right answer and a suitable beta."""
+def _usual_problems() -> tuple[dict[str, Any], ...]:
     headers = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header for name in RECORDED]
     offered = [{"prompt": h.prompt, "reference": h.reference, "beta": h.beta} for h in headers]
     rng = random.Random(0)
@@ -35,6 +37,17 @@ def problems() -> tuple[dict[str, Any], ...]:
         prompt, reference = new_problem(kind, rng)
         offered.append({"prompt": prompt, "reference": reference, "beta": 1.0})
     return tuple(offered)
+
+
+def problems(own: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Return the problems on offer, each with its right answer and a suitable beta.
+
+    Args:
+        own: the operator's, of which those are offered whose answers are numbers.
+    """
+    numbers = [each for each in own if each.extractor == "number"]
+    mine = [{"prompt": e.prompt, "reference": e.answer or "", "beta": 1.0} for e in numbers]
+    return [*mine[:MOST], *_usual_problems()]
 
 
 @cache
@@ -51,11 +64,17 @@ def _page_ends() -> tuple[str, str]:
     return before, f"</script><script>{script}QAlignRoom.open();</script></body></html>\n"
 
 
-def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page; `lessons` are the entries of the lessons that a class may take."""
+def page(caps: Caps, lessons: Sequence[Mapping[str, Any]], own: Iterable[Problem] = ()) -> str:
+    """Return the page.
+
+    Args:
+        caps: of rooms.
+        lessons: the entries of the lessons that a class may take.
+        own: the operator's problems.
+    """
     offered = {
         "lessons": lessons,
-        "problems": problems(),
+        "problems": problems(own),
         "members": caps.members,
         "text": caps.text,
     }

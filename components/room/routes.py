@@ -18,6 +18,7 @@ from components.room.service import RoomService
 from qalign_core.validation import is_text, short_repr
 from qalign_study.serve.guard import bearer_token
 from qalign_study.serve.refusal import HTTPRefusal
+from qalign_study.sets.problem_sets import Problem
 
 MAX_LINK = 200
 """The most characters of a link that is drawn as a QR code."""
@@ -27,18 +28,23 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
 
 
 def room_routes(
-    service: RoomService, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
+    service: RoomService,
+    lessons: Sequence[Mapping[str, Any]],
+    own: Sequence[Problem] = (),
+    *,
+    hidden: bool = False,
 ) -> list[Route]:
     """Return the routes of rooms, which come before Gradio's.
 
     Args:
         service: the rooms.
         lessons: the entries of the list: name, title, summary, minutes, stops.
+        own: the operator's problems, which a class may take.
         hidden: whether a proxy hides the addresses of callers.
     """
 
     async def show(request: Request) -> Response:
-        return HTMLResponse(page(service.rooms.caps, lessons), headers=SAFE)
+        return HTMLResponse(page(service.rooms.caps, lessons, own), headers=SAFE)
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client and not hidden else ""

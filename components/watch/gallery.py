@@ -18,12 +18,14 @@ import gradio as gr
 
 from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
+from qalign_core.messages import question_of
 from qalign_core.record.trace import load_trace, parse_header, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_study.export.command import command_of
 from qalign_study.export.player import page, page_around
+from qalign_study.lessons.facts import RUNS
 from qalign_study.sets.folder import trace_path
 from qalign_study.sheet.evaluated import NO_FOLDERS
 from qalign_study.sheet.words import target_of
@@ -62,25 +64,36 @@ class Entry:
     @property
     def path(self) -> Path:
         """The file of its trace."""
-        return FOLDER / f"{self.name}.jsonl"
+        return RUNS[self.name]
+
+
+def gallery() -> dict[str, Entry]:
+    """Return the entries by name, in the gallery's order; the operator's own are last."""
+    own = [name for name, path in RUNS.items() if path.parent != FOLDER]
+    return {**_shipped(), **{name: _entry(name, name, RUNS[name]) for name in own}}
 
 
 @cache
-def gallery() -> dict[str, Entry]:
-    """Return the entries by name, in the gallery's order."""
+def _shipped() -> dict[str, Entry]:
     with (FOLDER / "gallery.toml").open("rb") as file:
         tables = tomllib.load(file)["run"]
-    return {table["name"]: _entry(summary=table.pop("says"), **table) for table in tables}
+    return {
+        table["name"]: _entry(path=RUNS[table["name"]], summary=table.pop("says"), **table)
+        for table in tables
+    }
 
 
-def _entry(name: str, title: str, summary: str, page: str = "watch") -> Entry:
-    with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
+@cache
+def _entry(name: str, title: str, path: Path, summary: str = "", page: str = "watch") -> Entry:
+    with path.open(encoding="utf-8") as file:
         run = parse_header(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
     facts = f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
-    return Entry(name, title, summary, facts, command_of(run), link, page)
+    return Entry(
+        name, title, summary or question_of(run.prompt), facts, command_of(run), link, page
+    )
 
 
 def _title(kind: str, id: str) -> str:

@@ -2,17 +2,18 @@
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import gradio as gr
 
 from components.common.folding import fold
 from components.common.form import RunForm
-from components.common.new_problem import KINDS
+from components.common.new_problem import list_kinds
 from components.common.options import PRIVATE, on_link
 from components.common.pick import describe_models, pick_row, place_rest
 from components.common.prompt_warning import add_prompt_warning
@@ -32,6 +33,7 @@ from qalign_core.types import Response
 from qalign_core.validation import from_json
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.measure.tuning import tune_beta
+from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS
 
 PLAYS = " ▶ continues."
@@ -74,14 +76,14 @@ def link_of(header: str) -> dict[str, str]:
     return {"query": parse_header(header).run.query()}
 
 
-def _drawer(form: RunForm) -> tuple[gr.Dropdown, gr.Button, gr.Button]:
+def _drawer(form: RunForm, sets: Iterable[str]) -> tuple[gr.Dropdown, gr.Button, gr.Button]:
     """Build the drawer of the settings that the stage does not show."""
     with gr.Column(elem_id="watch-drawer"):
         with gr.Row(elem_id="watch-drawer-head"):
             gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
             close = gr.Button("Close")
         kind = gr.Dropdown(
-            list(KINDS.items()), value="in_distribution", label="Kind of problem", filterable=False
+            list_kinds(sets), value="in_distribution", label="Kind of problem", filterable=False
         )
         new = gr.Button("New problem")
         form.add("prompt", "reference")
@@ -108,6 +110,7 @@ def build_watch_page(
     demo: gr.Blocks,
     trace: Path | None = None,
     folders: Mapping[str, Path] = NO_FOLDERS,
+    sets: Mapping[str, Sequence[Problem]] = MappingProxyType({}),
 ) -> RunForm:
     """Build the page's widgets in the current context and register its events.
 
@@ -116,6 +119,7 @@ def build_watch_page(
         demo: the app.
         trace: what is shown before any click, instead of the recorded run.
         folders: of results, by name, whose chains may be shown.
+        sets: the operator's problem sets.
 
     Returns:
         The settings: Compare takes their problem over.
@@ -139,7 +143,7 @@ def build_watch_page(
         name = trace.name if trace else "Recorded run"
         player = chain_player(text, name, [diagnose, link_of, page_parts, *text_functions(runs)])
         gallery_list(folders)
-    kind, new_in_drawer, tune = _drawer(form)
+    kind, new_in_drawer, tune = _drawer(form, sets)
     describe_models(form, runs)
     add_prompt_warning(foreign, form, runs.offer)
     widgets = form.values()
@@ -231,9 +235,9 @@ def build_watch_page(
     settings.click(None, js="() => QAlignShell.drawer()")
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
-        button.click(next_problem, [kind, status], [*form.problem, status], **PRIVATE).then(
-            None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
-        )
+        button.click(
+            partial(next_problem, sets), [kind, status], [*form.problem, status], **PRIVATE
+        ).then(None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)")
     form.watch(demo)
     on_link(demo, "watch", follow_link, [*widgets, status], **PRIVATE)
     return form

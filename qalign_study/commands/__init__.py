@@ -32,6 +32,7 @@ COMMANDS = {
     "check": "check that two models meet the conditions of the chain",
     "fetch": "download models, so that later commands work offline",
     "export": "write a trace, or a folder of results, as one page that works offline",
+    "lesson": "write a lesson that runs, or report every fault of lessons with its line",
     "serve": "serve the methods to chat clients that use OpenAI's API",
 }
 COUNTS = {

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
+from pathlib import Path
 from statistics import fmean
 
 from qalign_core.assets import ASSETS
@@ -40,7 +41,8 @@ from qalign_study.sheet.convergence import trust
 from qalign_study.sheet.evaluated import FOLDER, summarise
 from qalign_study.sheet.words import number, percent
 
-RUNS = ASSETS / "runs"
+RUNS = {path.stem: path for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
+"""The files of recorded runs by name; an operator's own are added to those of the project."""
 
 
 class Share(float):
@@ -56,7 +58,7 @@ class Place:
 
     Attributes:
         page: watch, compare, lab or results.
-        run: a recorded run's name, of `assets/runs`.
+        run: a recorded run's name, a key of `RUNS`.
         step, phase, chain: the player's position in it.
         tab: which of the player's tabs is open; "" for none.
         lab: names (without "lab-") and values of the Lab's controls that a lesson sets.
@@ -75,7 +77,7 @@ class Place:
     def problem(self) -> str:
         """Return why the place cannot be shown, in a few words; "" if it can."""
         if self.page == "watch":
-            if not (RUNS / f"{self.run}.jsonl").is_file():
+            if self.run not in RUNS:
                 return f"there is no recorded run {self.run!r}"
             last = run_of(self.run).header.steps
             if self.chain not in run_of(self.run).chains:
@@ -114,14 +116,18 @@ def facts_of(page: str) -> list[str]:
     return [name for name in vars(FACTS[page]) if not name.startswith("_")]
 
 
-@cache
 def run_of(name: str) -> Trace:
     """Return a recorded run by its name.
 
     Raises:
         InvalidTrace: its file is not a trace.
     """
-    return load_trace(RUNS / f"{name}.jsonl")
+    return _read_run(RUNS[name])
+
+
+@cache
+def _read_run(path: Path) -> Trace:
+    return load_trace(path)
 
 
 SAMPLES = 64

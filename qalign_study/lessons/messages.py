@@ -4,11 +4,14 @@ The core's own number decides whether a prediction is right.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from qalign_core.record.trace import header_line
+from qalign_core.validation import first_line
 from qalign_study.lessons.facts import Place, Share, format_value, run_of, value_of
 from qalign_study.lessons.files import (
     HIGHLIGHTS,
@@ -16,9 +19,11 @@ from qalign_study.lessons.files import (
     VEILS,
     Ask,
     Lesson,
+    Source,
     Stop,
     end_of,
-    load_lessons,
+    onward_fault,
+    parse_lesson,
 )
 
 PRAISE = re.compile(r"^(?:Yes|Close|Correct|Right)[:,.!]\s+")
@@ -127,8 +132,7 @@ def _outcome(ask: Ask, at: Place, prediction: str) -> tuple[str, bool | None]:
 def number_of(ask: Ask) -> float:
     """The number that is right, a share in percent; only of a question that asks for a number."""
     number = value_of(ask.fact, ask.then)
-    assert not isinstance(number, str)
-    return 100 * number if isinstance(number, Share) else number
+    return 100 * number if isinstance(number, Share) else float(number)
 
 
 def _right_option(ask: Ask, at: Place) -> str:
@@ -144,14 +148,75 @@ def _right_option(ask: Ask, at: Place) -> str:
     return "same" if abs(by) < 1e-9 else "up" if by > 0 else "down"
 
 
-def list_lessons() -> list[dict[str, Any]]:
-    """Return the entries of the list of lessons.
+def check_lesson(path: Path, known: Collection[str] = ()) -> tuple[Lesson | None, list[str]]:
+    """Read a lesson's file and compute every number in it.
 
-    Raises:
-        InvalidLesson: a file in `assets/lessons` is wrong.
+    Args:
+        path: of the file.
+        known: the lessons with which it may go on.
+
+    Returns:
+        The lesson, None if it has a fault; and all faults in the order of their lines, a sentence
+        each that begins with FILE:LINE.
     """
+    lesson, source = parse_lesson(path)
+    if lesson is None:
+        return None, source.sentences
+    if fault := onward_fault(lesson, [*known, lesson.name]):
+        source.add((), "onward", fault)
+    end = end_of(lesson.stops[-1])
+    _check_numbers(source, (), {"end": lesson.end}, end, end)
+    for k, (_, text) in enumerate(lesson.learnt, start=1):
+        _check_numbers(source, (f"learnt {k}",), {"text": text}, end, end)
+    for k, stop in enumerate(lesson.stops, start=1):
+        texts = {"text": stop.text, "notes": stop.notes}
+        _check_numbers(source, (f"stop {k}",), texts, stop.at, stop.at)
+        if ask := stop.ask:
+            table = (f"stop {k}", "ask")
+            texts = {"question": ask.question, "right": ask.right, "wrong": ask.wrong}
+            _check_numbers(source, table, texts, ask.then, stop.at)
+            if fault := _answer_fault(ask, stop):
+                key = "moves" if ask.moves else "fact" if ask.fact else "options"
+                source.add(table, key, fault)
+    return (None if source.sentences else lesson), source.sentences
+
+
+def _check_numbers(
+    source: Source, table: tuple[str, ...], texts: Mapping[str, str], place: Place, before: Place
+) -> None:
+    """Add a fault for each pair of braces whose number cannot be computed."""
+    for key, text in texts.items():
+        for slot in SLOT.finditer(text):
+            try:
+                fill_facts(slot[0], place, before)
+            except Exception as error:  # a fact that gets no or a wrong argument raises any error
+                source.add(table, key, f"{slot[0]} cannot be computed: {_reason(error)}")
+
+
+def _answer_fault(ask: Ask, stop: Stop) -> str:
+    """Return why the answer to a question cannot be computed; "" if it can."""
+    try:
+        if ask.kind == "spot" and not run_of(ask.then.run).rewards:
+            return "a spot needs a run with samples of the model alone; this run has none"
+        value, _ = _outcome(ask, stop.at, "")
+        if ask.kind == "choice" and value not in ask.options:
+            return f"the answer is {value!r}, which is not one of the options"
+        if ask.kind != "choice":
+            number_of(ask)
+    except Exception as error:  # a fact that gets no or a wrong argument raises any error
+        return f"the answer cannot be computed: {_reason(error)}"
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    """Return an error in a few words; the usual one is a missing or wrong argument of a fact."""
+    return f"{type(error).__name__}, {first_line(error)}; check what follows its colon"
+
+
+def list_lessons(lessons: Mapping[str, Lesson]) -> list[dict[str, Any]]:
+    """Return the entries of the list of lessons."""
     return [
         {"name": each.name, "title": each.title, "summary": each.summary, "minutes": each.minutes,
          "stops": len(each.stops)}
-        for each in load_lessons().values()
+        for each in lessons.values()
     ]  # fmt: skip

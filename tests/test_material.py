@@ -1,0 +1,201 @@
+"""Lessons, problem sets, recorded runs and rewards of one's own, from folders."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from browser import ROOT
+
+from components.common.form import USUAL
+from components.common.new_problem import list_kinds
+from components.common.status import next_problem, status_value
+from components.room.page import problems
+from components.session.runs import IDLE
+from components.watch.gallery import gallery
+from qalign_core import registry
+from qalign_core.registry import load_reward_model
+from qalign_core.types import Response
+from qalign_study.commands import main
+from qalign_study.lessons.facts import RUNS, run_of
+from qalign_study.lessons.material import Material, load_material
+from qalign_study.lessons.messages import lesson_message
+
+TEACHING = (ROOT / "docs" / "teaching.md").read_text("utf-8")
+BLOCKS = re.findall(r"```(toml|text)\n(.*?)```", TEACHING.split("### An example")[1], re.S)
+NAMES = ("1-tone.toml", "letters.jsonl", "rules.py", "registry.toml")
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The recorded runs and the registry of the project, before and after."""
+    monkeypatch.setenv("QALIGN_REGISTRY", "")
+    before = dict(RUNS)
+    yield
+    RUNS.clear()
+    RUNS.update(before)
+    os.environ.pop("QALIGN_REGISTRY", None)
+    registry.unload("plain")
+    registry.entries.cache_clear()
+
+
+@pytest.fixture
+def tone(tmp_path: Path) -> Path:
+    """The folder of the example in docs/teaching.md, and a recorded run."""
+    folder = tmp_path / "tone"
+    folder.mkdir()
+    for name, (_, text) in zip(NAMES, BLOCKS[:4], strict=True):
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "assets/runs/climb.jsonl", folder / "mine.jsonl")
+    return folder
+
+
+def test_the_example_of_the_documents_is_a_folder_without_faults(tone):
+    material = load_material([tone])
+    assert material.faults == ()
+    *_, name = material.lessons
+    assert name == "tone"
+    stops = lesson_message(material.lessons["tone"])["stops"]
+    assert "{" not in json.dumps([stop["text"] for stop in stops])
+    assert [problem.extractor for problem in material.sets["letters"]] == [None, None]
+    plain = load_reward_model("plain")
+    texts = ("Perhaps, maybe, it rains.", "It rains.")
+    hedged, short = (asyncio.run(plain.score("x", Response((), text, True))) for text in texts)
+    assert short > hedged
+
+
+def test_own_material_is_in_the_lists(tone):
+    rows = [{"prompt": "One and one?", "answer": "2"}, {"prompt": "Which?", "answer": "B",
+             "extractor": "choice"}]  # fmt: skip
+    (tone / "sums.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    sets = load_material([tone, tone]).sets
+    assert list_kinds(sets)[-2:] == [("Set: letters", "letters"), ("Set: sums", "sums")]
+    prompt, answer, extractor, status = next_problem(sets, "letters", status_value(IDLE))
+    assert (answer, extractor) == ("", "none")
+    assert json.loads(str(status))["text"] == f"Next run: {prompt}"
+    triples = {next_problem(sets, "sums", status_value(IDLE))[:3] for _ in range(64)}
+    assert triples == {("One and one?", "2", "number"), ("Which?", "B", "choice")}
+    assert next_problem(sets, "long", status_value(IDLE))[2] == USUAL
+    offered = problems(p for each in sets.values() for p in each)
+    assert offered[0] == {"prompt": "One and one?", "reference": "2", "beta": 1.0}
+    assert len(offered) == 1 + len(problems(()))
+    *_, last = gallery().values()
+    assert (last.name, last.path) == ("mine", tone / "mine.jsonl")
+    assert run_of("mine").header == run_of("climb").header
+
+
+HEADER = (ROOT / "assets/runs/climb.jsonl").read_text("utf-8").split("\n")[0]
+BAD = {
+    "2-broken.toml": ("title =", "2-broken.toml:1: this is not TOML"),
+    "3-worse.toml": ('title = 3\nsays = "a"', "3-worse.toml:1: 'title' is 3; expected a text (and"),
+    "1-one-step.toml": (BLOCKS[0][1], "there already is a lesson with the name 'one-step'"),
+    "4 a b.toml": (BLOCKS[0][1], "which no link can carry"),
+    "rows.toml": ('template = "x"\nrows = "none.csv"', "does not describe a problem set"),
+    "empty.jsonl": ("", "empty.jsonl has no problems"),
+    "lines.jsonl": ("{", "lines.jsonl, line 1 is not JSON"),
+    "long.jsonl": ('{"prompt": "x"}', "there already is a problem set with the name 'long'"),
+    "watch.jsonl": (HEADER, "there already is a recorded run with the name 'watch'"),
+    "<b>.jsonl": (HEADER, "'<b>' is no name for a recorded run"),
+    "half.jsonl": (HEADER[:90], "half.jsonl"),
+    "registry.toml": ("[[rm]]\nid = 3", "cannot be read"),
+    "binary.toml": ("\0\1", "binary.toml:1: "),
+}
+
+
+def test_a_bad_file_is_named_in_one_sentence_and_left_out(tone):
+    for name, (text, _) in BAD.items():
+        (tone / name).write_text(text, encoding="utf-8")
+    (tone / "folder.toml").mkdir()
+    (tone / "notes.txt").write_text("ignored")
+    (tone / ".hidden.toml").write_text("ignored")
+    material = load_material([tone])
+    assert len(material.faults) == len(BAD)
+    for name, (_, sentence) in BAD.items():
+        (fault,) = [each for each in material.faults if name in each]
+        assert sentence in fault
+        assert "\n" not in fault
+        assert len(fault) < 600
+    assert "tone" in material.lessons
+    assert list(material.sets) == ["letters"]
+    assert "QALIGN_REGISTRY" not in os.environ
+
+
+def test_a_registry_does_not_replace_the_one_that_the_operator_named(tone, monkeypatch):
+    monkeypatch.setenv("QALIGN_REGISTRY", "other.toml")
+    (fault,) = load_material([tone]).faults
+    assert (
+        fault == "registry.toml: QALIGN_REGISTRY=other.toml is used; add this file's entries to it"
+    )
+
+
+def test_without_folders_the_material_is_the_projects():
+    assert load_material([]) == Material()
+
+
+def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_path, capsys):
+    path = tmp_path / "1-mine.toml"
+    assert main(["lesson", "new", str(path)]) == 0
+    assert "a lesson with 3 stops" in capsys.readouterr().out
+    assert main(["lesson", "check", str(path)]) == 0
+    assert capsys.readouterr().out == "1-mine.toml: 3 stops, no faults\n"
+    assert "mine" in load_material([tmp_path]).lessons
+    assert main(["lesson", "new", str(path)]) == 2
+    assert "cannot be written (File exists); give a new file" in capsys.readouterr().err
+    text = path.read_text("utf-8").replace("minutes = 3", "hours = 3").replace("{kept}", "{kepd}")
+    path.write_text(text, encoding="utf-8")
+    assert main(["lesson", "check", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    numbers = [k for k, line in enumerate(text.split("\n"), 1) if "hours" in line or "kepd" in line]
+    assert [int(line.split(":")[1]) for line in lines] == [1, *numbers]
+    assert main(["lesson", "check", str(tmp_path / "none.toml")]) == 1
+    assert "cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_app_starts_with_own_material_and_shows_it(visit, tone):
+    (tone / "2-broken.toml").write_text("title =")
+    tasks = tone.parent / "tasks"
+    tasks.mkdir()
+    (tasks / "sums.jsonl").write_text('{"prompt": "One and one?", "answer": "2"}')
+    process = subprocess.Popen(
+        [sys.executable, "app.py", "--lessons", tone, "--tasks", tasks],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = line.removeprefix("QAlign Explorer: ").split(" ")[0].strip()
+        room = httpx.get(f"{address}room", timeout=60).text
+        for words in ("Whose tone is it?", "One and one?"):
+            assert words in room
+        page = await visit(f"{address}?lesson=tone&stop=2")
+        await page.wait_for_selector(".learn-panel h2 >> text=An editor with a word list")
+        await page.wait_for_function(
+            "document.querySelector('.qp').qalign.trace.header.prompt.includes('rainy')"
+        )
+        await page.check("text=The new ending")
+        await page.click(".learn-next")
+        await page.wait_for_selector(".learn-status >> text=for the new one")
+        await page.click(".learn-foot >> text=Leave")
+        await page.click("#watch-gallery")
+        await page.click("[data-name=mine]")
+        await page.wait_for_function(
+            f"document.querySelector('.qp').qalign.text.startsWith({json.dumps(HEADER)})"
+        )
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert errors.startswith("app.py: left out: 2-broken.toml:1: this is not TOML")
