@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -107,54 +107,81 @@ class Pretrained(ABC):
             ModelLoadError: in one sentence: not found, unsafe, of the wrong kind, incomplete, too
                 big.
         """
-        import transformers
-
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         _check_device(device)
         options = {name: value for name, value in options.items() if value is not None}
         options = {"cache_bytes": _cache_bytes(device), **options}
-        all_options = {"rows": cls.rows, "window": cls.window, **options}
-        for option, least in _LEAST.items():
-            if all_options.get(option, least) < least:
-                raise ModelLoadError(
-                    f"{option} must be at least {least}, got {all_options[option]}"
-                )
+        cls._check_options(options)
         name = str(source)
         folder, commit = _fetch(name, revision, dtype=dtype, device=device)
         file = _read_gguf(folder)
+        config = cls._read_config(folder, name, file)
+        dtype = _choose_dtype(dtype, device, config, name, file)
+        cls._check_size(folder, name, file, config, dtype, device, options)
+        model = cls._read_model(folder, name, file, dtype)
+        with _parsed_once(file):
+            text = _text(folder, name, chat_template, one_message=one_message, thinking=thinking)
+        model = model.to(device).eval().requires_grad_(False)
+        n_parameters = sum(p.numel() for p in model.parameters())
+        rounded = dtype == "int8"
+        if rounded:
+            quantize(model)
+        loaded = cls(model, text, id=id or name, **options)
+        del model
+        _trim_heap()
+        loaded.n_parameters = n_parameters
+        # rounded weights, or thinking, make another model, and the header of a trace says so
+        loaded.revision = " ".join([commit, *["int8"] * rounded, *["thinking"] * thinking])
+        return loaded
+
+    @classmethod
+    def _check_options(cls, options: Mapping[str, Any]) -> None:
+        values = {"rows": cls.rows, "window": cls.window, **options}
+        for option, least in _LEAST.items():
+            if values.get(option, least) < least:
+                raise ModelLoadError(f"{option} must be at least {least}, got {values[option]}")
+
+    @classmethod
+    def _read_config(cls, folder: Path, name: str, file: GGUFFile | None) -> Any:
+        """Return the configuration of a model that is safe and of the right kind."""
+        from transformers import AutoConfig
+
         if file is None:
             _check_safe(folder, name)
-        with (
-            _one_sentence(name, None if file is None else _unknown_architecture(file)),
-            _parsed_once(file),
-        ):
-            config = transformers.AutoConfig.from_pretrained(
-                **locate(folder), trust_remote_code=False
-            )
-        auto = getattr(transformers, f"AutoModelFor{cls.kind}")
-        _check_kind(cls.kind, auto, config, name, is_file=file is not None)
-        stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-        default = "int8" if file is not None and file.is_quantized else "float32"
-        dtype = dtype or (default if device == "cpu" else stored)
-        if dtype not in _BYTES:
-            raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
-        eight = dtype == "int8"
-        if eight and device != "cpu":
-            raise ModelLoadError(
-                f"int8 is for CPUs, and {name} would run on {device}; leave it out"
-            )
+        unknown = None if file is None else _unknown_architecture(file)
+        with _one_sentence(name, unknown), _parsed_once(file):
+            config = AutoConfig.from_pretrained(**locate(folder), trust_remote_code=False)
+        _check_kind(cls.kind, _auto_class(cls.kind), config, name, is_file=file is not None)
+        return config
+
+    @classmethod
+    def _check_size(
+        cls,
+        folder: Path,
+        name: str,
+        file: GGUFFile | None,
+        config: Any,
+        dtype: str,
+        device: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Refuse a model that does not fit the memory, with the keys and values that it keeps."""
         # transformers converts a GGUF file to float32 before anything else
         n_weights = n_stored(folder) if file is None else file.n_parameters
         weights = n_weights * _BYTES["float32" if file else dtype]
-        position = _kept_width(config) * _BYTES["float32" if eight else dtype]
-        kept = all_options["rows"] * all_options["window"] * position
-        _check_memory(weights, kept + all_options["cache_bytes"], name, dtype, device)
+        position = _kept_width(config) * _BYTES["float32" if dtype == "int8" else dtype]
+        kept = options.get("rows", cls.rows) * options.get("window", cls.window) * position
+        _check_memory(weights, kept + options["cache_bytes"], name, dtype, device)
         if weights >= _SLOW:
             tell(f"reading {_gib(weights)} of {name}")
+
+    @classmethod
+    def _read_model(cls, folder: Path, name: str, file: GGUFFile | None, dtype: str) -> Any:
+        """Return the model of transformers; its weights are all there."""
         with _one_sentence(name), _parsed_once(file):
-            model, report = auto.from_pretrained(
+            model, report = _auto_class(cls.kind).from_pretrained(
                 **locate(folder),
-                dtype=dtype if not eight else "float32" if file else "auto",
+                dtype=dtype if dtype != "int8" else "float32" if file else "auto",
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
@@ -166,25 +193,33 @@ class Pretrained(ABC):
             )
         if file is not None and file.eos:
             model.generation_config.eos_token_id = list(file.eos)
-        with _parsed_once(file):
-            text = _text(folder, name, chat_template, one_message=one_message, thinking=thinking)
-        model = model.to(device).eval().requires_grad_(False)
-        n_parameters = sum(p.numel() for p in model.parameters())
-        if eight:
-            quantize(model)
-        loaded = cls(model, text, id=id or name, **options)
-        del model
-        _trim_heap()
-        loaded.n_parameters = n_parameters
-        # rounded weights, or thinking, make another model, and the header of a trace says so
-        loaded.revision = " ".join([commit, *["int8"] * eight, *["thinking"] * thinking])
-        return loaded
+        return model
 
 
 _KINDS = {
     "CausalLM": ("a causal language model", "ForCausalLM", "LMHeadModel"),
     "SequenceClassification": ("a reward model", "ForSequenceClassification", "RewardModel"),
 }
+
+
+def _auto_class(kind: str) -> Any:
+    import transformers
+
+    return getattr(transformers, f"AutoModelFor{kind}")
+
+
+def _choose_dtype(
+    dtype: str | None, device: str, config: Any, name: str, file: GGUFFile | None
+) -> str:
+    """Return the type that the weights will have; refuse one that is unknown or not for a GPU."""
+    stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+    default = "int8" if file is not None and file.is_quantized else "float32"
+    dtype = dtype or (default if device == "cpu" else stored)
+    if dtype not in _BYTES:
+        raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
+    if dtype == "int8" and device != "cpu":
+        raise ModelLoadError(f"int8 is for CPUs, and {name} would run on {device}; leave it out")
+    return dtype
 
 
 def _check_kind(kind: str, auto: Any, config: Any, name: str, *, is_file: bool) -> None:
