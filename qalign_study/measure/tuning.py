@@ -191,9 +191,8 @@ async def tune_beta(
     if not prompts:
         raise InvalidSetting("tuning needs at least one prompt, got none")
     check_count("rounds", rounds, 1)
-    target = start
+    target, cost = start, Cost()
     tried: list[float] = []
-    cost = Cost()
     while True:
         tried.append(target.beta)
         proposals, spent = await propose(
@@ -201,19 +200,12 @@ async def tune_beta(
         )
         cost = cost + spent
         estimate = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
-        if estimate.reached and (
-            estimate.low <= target.beta <= estimate.high or len(tried) == rounds
-        ):
+        is_last = len(tried) == rounds
+        if estimate.reached and (is_last or estimate.low <= target.beta <= estimate.high):
             break
-        flat = None if estimate.reached else proposals.acceptance(FLAT)
-        if flat is not None and flat < acceptance:
-            raise NoBeta(
-                f"no beta accepts {acceptance:g} of the changed proposals at sharpness "
-                f"{target.sharpness:g}: even where the reward hardly counts, only {flat:.2g} are; "
-                "choose a lower target" + (" or sharpness" if target.is_sharp else ""),
-                cost,
-            )
-        if len(tried) == rounds:
+        if not estimate.reached:
+            _check_reachable(proposals, acceptance, cost)
+        if is_last:
             raise InvalidSetting(
                 f"after {rounds} rounds no beta was found at which {acceptance:g} of the changed "
                 f"proposals are accepted (last tried: {target.beta:.3g}); start nearer, "
@@ -233,6 +225,18 @@ async def tune_beta(
         cost=cost,
         rounds=tuple(tried),
     )
+
+
+def _check_reachable(proposals: Proposals, acceptance: float, cost: Cost) -> None:
+    """Raise `NoBeta` if even a beta without effect accepts too few of the changed proposals."""
+    flat, target = proposals.acceptance(FLAT), proposals.target
+    if flat is not None and flat < acceptance:
+        raise NoBeta(
+            f"no beta accepts {acceptance:g} of the changed proposals at sharpness "
+            f"{target.sharpness:g}: even where the reward hardly counts, only {flat:.2g} are; "
+            "choose a lower target" + (" or sharpness" if target.is_sharp else ""),
+            cost,
+        )
 
 
 async def propose(
