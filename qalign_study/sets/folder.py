@@ -111,7 +111,10 @@ async def run_set(
     _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
     elsewhere: set[int] = set()  # by another process, when last looked at
-    report = progress or (lambda n_new, n_done, n_elsewhere: None)
+
+    def report(n_new: int) -> None:
+        if progress is not None:
+            progress(n_new, len(problems) - len(left), len(elsewhere))
 
     async def work(places: Iterator[int]) -> None:
         for place in places:
@@ -119,22 +122,19 @@ async def run_set(
                 if file is None:
                     elsewhere.add(place)
                     continue
-                known = file.known
-                report(
-                    len(known.steps) + len(known.pool), len(problems) - len(left), len(elsewhere)
-                )
-                recording = record(lm, rm, runs[place], known=known)
+                report(len(file.known.steps) + len(file.known.pool))
+                recording = record(lm, rm, runs[place], known=file.known)
                 async with aclosing(recording) as lines:  # type: ignore[type-var]
                     async for item in lines:
                         file.write(item.line)
-                        report(item.draw is not None, len(problems) - len(left), len(elsewhere))
+                        report(item.draw is not None)
             del left[place]
 
     while left:
         elsewhere.clear()
         places = iter(tuple(left))
         await gather(*(work(places) for _ in range(min(at_once, len(left)))))
-        report(0, len(problems) - len(left), len(elsewhere))
+        report(0)
         if left:
             await asyncio.sleep(WAIT)
 
