@@ -17,7 +17,7 @@ from qalign_core.registry import Entry, entries
 from qalign_core.rewards.names import reward_named
 from qalign_core.types import Cost, CostModel
 from qalign_study.commands import shared
-from qalign_study.sets.tasks import hardware
+from qalign_study.sets.tasks import Task, hardware
 from qalign_study.sheet.text import format_columns
 from qalign_study.train.trainer import Recipe
 
@@ -25,6 +25,8 @@ SHARE = 0.3
 """The share of its peak that a GPU reaches on a batch of many responses; an assumption."""
 BANDWIDTH_SHARE = 0.6
 """The share of the bandwidth reached when the weights are read, once per token of a chain."""
+Row = tuple[str, str]
+"""A line of the plan: what, and how much."""
 _BYTES_A_PARAMETER = 2  # bf16
 _BYTES_A_TOKEN, _BYTES_A_LINE = 16, 250  # of a trace, as shipped ones have them
 
@@ -198,15 +200,42 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
     """The cost of an evaluation or a training; no model is loaded and no hub is contacted."""
     run = shared.settings_of(options)
-    size = options.parameters or 0
-    lm = facts_of("lm", run.lm, size)
+    lm = facts_of("lm", run.lm, options.parameters or 0)
     if recipe is None and options.rm is None and run.lm != run.rm:
         raise InvalidSetting(
             f"the plan for {run.lm} needs its reward model; give --rm ({run.rm} is the small one "
             "that is included)"
         )
-    rm = () if recipe else facts_of("rm", run.rm, size)
+    rm = () if recipe else facts_of("rm", run.rm, options.parameters or 0)
     task = shared.paper_task(options)
+    plan = _plan_of(options, lm, rm, task, is_training=recipe is not None)
+    learning = None if recipe is None else _training_of(options, plan, recipe)
+    what = "evaluation" if recipe is None else "training"
+    print(f"nothing is loaded or drawn; estimates for this {what}:")
+    rows: list[Row] = []
+    if task is not None:
+        rows.append(("set", f"{task.table['title']}, license {task.table['licence']}"))
+    rows += [(kind, _describe(each)) for kind, of in (("lm", lm), ("rm", rm)) for each in of]
+    rows += _draw_rows(plan, is_assumed=not options.response_tokens)
+    rows.append(_total_row(plan) if learning is None else _training_row(learning))
+    place = "on the disk and in memory" if learning is None else "for the draws"
+    rows.append(("weights", f"{_size(plan.weights)} in bf16, {place}"))
+    rows.append(("traces", f"about {_size(plan.traces)}"))
+    print(format_columns((), rows))
+    print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
+    gpus = [(name, _on_gpu(plan, learning, gpu)) for name, gpu in hardware().items()]
+    print(format_columns((), gpus, indent=2))
+
+
+def _plan_of(
+    options: argparse.Namespace,
+    lm: tuple[Entry, ...],
+    rm: tuple[Entry, ...],
+    task: Task | None,
+    *,
+    is_training: bool,
+) -> Plan:
+    run = shared.settings_of(options)
     if task is None or options.data is not None:
         problems = shared.load_set(options, options.problems).problems
         n = len(problems)
@@ -222,62 +251,68 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
             f"--response-tokens {options.response_tokens:,}: a response has at most {limit:,} "
             "tokens; give fewer, or more with --max-new-tokens"
         )
-    plan = Plan(
+    return Plan(
         n,
-        options.samples if recipe else options.budget,
-        run.steps + 1 if recipe else options.states,
+        options.samples if is_training else options.budget,
+        run.steps + 1 if is_training else options.states,
         options.response_tokens or max(1, limit // 2),
         prompt,
         parameters_in(lm),
         parameters_in(rm),
         at_once=options.at_once,
     )
-    what = "evaluation" if recipe is None else "training"
-    print(f"nothing is loaded or drawn; estimates for this {what}:")
-    rows: list[tuple[str, str]] = []
-    if task is not None:
-        rows.append(("set", f"{task.table['title']}, license {task.table['licence']}"))
-    for kind, models in (("lm", lm), ("rm", rm)):
-        for each in models:
-            gated = ", its license must be accepted on the hub first" if each.gated else ""
-            size = f"{each.parameters:,.1f} million parameters" if each.parameters else "no network"
-            license_ = f"license {each.licence or 'unknown'}{gated}"
-            rows.append((kind, f"{each.source}: {size}, {license_}"))
+
+
+def _training_of(options: argparse.Namespace, draws: Plan, recipe: Recipe) -> TrainingPlan:
+    pairs = draws.problems * options.each * (1 + options.suffix_pairs + options.changed_numbers)
+    return TrainingPlan(draws, pairs, recipe.epochs, recipe.lora > 0)
+
+
+def _describe(model: Entry) -> str:
+    gated = ", its license must be accepted on the hub first" if model.gated else ""
+    size = f"{model.parameters:,.1f} million parameters" if model.parameters else "no network"
+    return f"{model.source}: {size}, license {model.licence or 'unknown'}{gated}"
+
+
+def _draw_rows(plan: Plan, *, is_assumed: bool) -> list[Row]:
+    """Return what is drawn per problem, and the tokens of chains and samples in all."""
     states = f"{plan.states:,} states" if plan.states else "as many states as cost the same"
-    source = "--response-tokens" if options.response_tokens else "assumed: half of the limit"
-    rows += [
-        ("draws", f"{n:,} problems, each {plan.samples:,} samples and a chain of {states}"),
-        ("", f"{plan.response:,.0f} tokens per response ({source}), {prompt:,.0f} per prompt"),
+    source = "assumed: half of the limit" if is_assumed else "--response-tokens"
+    per_response = f"{plan.response:,.0f} tokens per response ({source})"
+    return [
+        (
+            "draws",
+            f"{plan.problems:,} problems, each {plan.samples:,} samples and a chain of {states}",
+        ),
+        ("", f"{per_response}, {plan.prompt:,.0f} per prompt"),
+        *(
+            (name, f"{cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs")
+            for name, cost in (("chains", plan.chain), ("samples", plan.pool))
+        ),
     ]
-    for name, cost in (("chains", plan.chain), ("samples", plan.pool)):
-        rows.append((name, f"{cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs"))
-    learning, needed, place = None, plan.weights, "on the disk and in memory"
-    if recipe is not None:
-        pairs = n * options.each * (1 + options.suffix_pairs + options.changed_numbers)
-        learning = TrainingPlan(plan, pairs, recipe.epochs, recipe.lora > 0)
-        needed, place = max(needed, learning.memory), "for the draws"
-        cost_of = f"{learning.tokens:,} tokens, {learning.flops:.2e} FLOPs"
-        memory = f"{learning.memory:.1f} GB plus activations"
-        rows.append(("training", f"at most {pairs:,} pairs, {cost_of}, {memory}"))
-    else:
-        anew = replace(plan, reads_on=False)
-        total, whole_texts = (sum(each.flops.values()) for each in (plan, anew))
-        whole = f"{whole_texts:.2e} if the reward model reads every text in full"
-        rows.append(("together", f"{total:.2e} FLOPs; {whole}"))
-    rows.append(("weights", f"{_size(plan.weights)} in bf16, {place}"))
-    rows.append(("traces", f"about {_size(plan.traces)}"))
-    print(format_columns((), rows))
-    print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
-    gpus = []
-    for name, gpu in hardware().items():
-        if needed > 0.9 * gpu["memory"]:
-            hours = f"too small: {needed:.1f} GB do not fit {gpu['memory']:g} GB"
-        elif learning is None:
-            hours = f"{_time(plan.hours(gpu))} on one, {_time(plan.hours(gpu, 8))} on eight"
-        else:
-            hours = f"{_time(plan.hours(gpu) + learning.hours(gpu))} on one"
-        gpus.append((name, hours))
-    print(format_columns((), gpus, indent=2))
+
+
+def _training_row(plan: TrainingPlan) -> Row:
+    cost = f"{plan.tokens:,} tokens, {plan.flops:.2e} FLOPs"
+    memory = f"{plan.memory:.1f} GB plus activations"
+    return "training", f"at most {plan.pairs:,} pairs, {cost}, {memory}"
+
+
+def _total_row(plan: Plan) -> Row:
+    """Return the FLOPs of an evaluation, also with a reward model that reads every whole text."""
+    anew = replace(plan, reads_on=False)
+    total, whole_texts = (sum(each.flops.values()) for each in (plan, anew))
+    whole = f"{whole_texts:.2e} if the reward model reads every text in full"
+    return "together", f"{total:.2e} FLOPs; {whole}"
+
+
+def _on_gpu(plan: Plan, learning: TrainingPlan | None, gpu: Mapping[str, float]) -> str:
+    needed = max(plan.weights, learning.memory if learning else 0.0)
+    if needed > 0.9 * gpu["memory"]:
+        return f"too small: {needed:.1f} GB do not fit {gpu['memory']:g} GB"
+    if learning is None:
+        return f"{_time(plan.hours(gpu))} on one, {_time(plan.hours(gpu, 8))} on eight"
+    return f"{_time(plan.hours(gpu) + learning.hours(gpu))} on one"
 
 
 def _size(gb: float) -> str:
