@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -88,14 +89,56 @@ def build_results_page(
             gr.HTML(paper_html("paper-settings"), elem_id="results-settings", **PLAIN)
 
 
+@dataclass(frozen=True)
+class _Sets:
+    """The sets on offer by name, and what the page shows of the one that is chosen."""
+
+    by_name: Mapping[str, Path]
+
+    @property
+    def first(self) -> str:
+        """The set that is chosen at first."""
+        return next(iter(self.by_name))
+
+    def path(self, name: object) -> Path:
+        """Return the path of a set; the name comes from a browser, so nothing else is read."""
+        return self.by_name.get(str(name), self.by_name[self.first])
+
+    async def choose(self, name: object) -> tuple[str, str, str]:
+        """Return what stands above and behind the figures of a set, and below."""
+        return await asyncio.to_thread(show, self.path(name))
+
+    async def open(self, name: str, event: gr.EventData) -> str:
+        """List the problems of a cell that was pressed."""
+        try:
+            evaluated = await asyncio.to_thread(summarise, self.path(name))
+        except QAlignError:  # its message is shown instead of the figure
+            return ""
+        return await asyncio.to_thread(list_html, evaluated, str(getattr(event, "cell", "")))
+
+    async def look(self, query: str, request: gr.Request) -> list[Any]:
+        """Choose the set of a visitor's first look."""
+        # a lesson that leads here comes before the link that brought the visitor
+        parameters = {**request.query_params, **dict(parse_qsl(str(query)))}
+        name = str(parameters.get("set", ""))
+        name = name if name in self.by_name else self.first
+        return [name, *await self.choose(name)]
+
+    async def follow(self, query: str) -> Any:
+        """Choose the set that a lesson's link names, if it names one."""
+        name = dict(parse_qsl(str(query))).get("set")
+        if name not in self.by_name:
+            return gr.skip()
+        return [name, *await self.choose(name)]
+
+
 def _build_sets(
     looked_at: gr.State,
     files: tuple[Path, ...],
     led: gr.HTML,
     opened: Mapping[str, Path],
 ) -> None:
-    by_name = {**opened, **{path.stem: path for path in files if path.stem not in opened}}
-    first = next(iter(by_name))
+    sets = _Sets({**opened, **{path.stem: path for path in files if path.stem not in opened}})
     first_question = heading(
         "How many answers are wrong, for how much compute?",
         "Every method ran on whole problem sets"
@@ -105,8 +148,8 @@ def _build_sets(
     )
     gr.HTML(first_question, **PLAIN)
     chosen = gr.Dropdown(
-        [(title_of(path), name) for name, path in by_name.items()],
-        value=first,
+        [(title_of(path), name) for name, path in sets.by_name.items()],
+        value=sets.first,
         label="Problem set",
         filterable=False,
         elem_id="results-set",
@@ -117,6 +160,21 @@ def _build_sets(
     gr.HTML(heading("Which should I use?", sentence), **PLAIN)
     advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
+    _build_averages(tuple(path for path in files if "@" not in path.stem))
+
+    outputs = [above, behind, below]
+    cast(Any, above).open(sets.open, chosen, behind, concurrency_limit=2, **PRIVATE)
+    chosen.input(sets.choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
+    chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
+    looking = looked_at.change(sets.look, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    # after what is looked at first: it reads every set
+    looking.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
+    leading = led.change(sets.follow, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
+
+
+def _build_averages(files: tuple[Path, ...]) -> None:
+    """Build the fold of all sets together, each of which counts once."""
     with fold("All sets together: averages, crossings of the curves, waiting times", "results-all"):
         with gr.Row(elem_id="results-files"):
             together = gr.Button("Draw them", size="sm")
@@ -124,44 +182,8 @@ def _build_sets(
             as_latex = gr.Button("Save as LaTeX", size="sm")
         whole = gr.HTML("", elem_id="results-whole", **PLAIN)
         saver = file_saver()
-
-    async def on_choose(name: str) -> tuple[str, str, str]:
-        # the browser's word: nothing else is read
-        return await asyncio.to_thread(show, by_name.get(str(name), by_name[first]))
-
-    async def on_open(name: str, event: gr.EventData) -> str:
-        path = by_name.get(str(name), by_name[first])
-        try:
-            evaluated = await asyncio.to_thread(summarise, path)
-        except QAlignError:  # its message is shown instead of the figure
-            return ""
-        return await asyncio.to_thread(list_html, evaluated, str(getattr(event, "cell", "")))
-
-    async def on_look(query: str, request: gr.Request) -> list[Any]:
-        # a lesson that leads here comes before the link that brought the visitor
-        parameters = {**request.query_params, **dict(parse_qsl(str(query)))}
-        name = str(parameters.get("set", ""))
-        name = name if name in by_name else first
-        return [name, *await on_choose(name)]
-
-    async def on_lead(query: str) -> Any:
-        name = dict(parse_qsl(str(query))).get("set")
-        if name not in by_name:
-            return gr.skip()
-        return [name, *await on_choose(name)]
-
-    outputs = [above, behind, below]
-    once = tuple(path for path in files if "@" not in path.stem)  # an average counts a set once
-    cast(Any, above).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
     for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
-        make_file = partial(file_of, once, kind)
+        make_file = partial(file_of, files, kind)
         button.click(make_file, None, saver, concurrency_limit=1, **PRIVATE)
     slow = {**PRIVATE, "show_progress": "minimal", "show_progress_on": whole}
-    together.click(lambda: whole_html(once), None, whole, concurrency_limit=1, **slow)
-    chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
-    chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
-    first_look = looked_at.change(on_look, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
-    # after what is looked at first: it reads every set
-    first_look.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
-    leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
-    leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
+    together.click(lambda: whole_html(files), None, whole, concurrency_limit=1, **slow)
