@@ -196,48 +196,15 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.06
     )
-    for place, method in enumerate(RULES):
+    for under, method in enumerate(RULES):
         mine = [point for point in points if point.method == method]
-        x, name = [point.spent for point in mine], names[method].word
-        band = band_of(method, x, [p.low for p in mine], [p.high for p in mine])
-        figure.add_scatter(**band, legendgroup=method, **above)
-        figure.add_scatter(
-            x=x,
-            y=[point.value for point in mine],
-            mode="lines+markers",
-            # each line is wider than those over it, so none can hide behind another
-            line={**line_of(method), "width": 2.5 + 1.5 * (len(RULES) - 1 - place)},
-            marker=marker_of(method),
-            name=name,
-            legendgroup=method,
-            customdata=[[point.low, point.high, point.used] for point in mine],
-            hovertemplate=(
-                f"{name}, %{{customdata[2]:,}}: %{{y:.2f}} "
-                "(%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>"
-            ),
-            **above,
-        )
-        figure.add_scatter(
-            x=x,
-            y=[len(RULES) - 1 - place] * len(x),
-            mode="markers+text",
-            text=[
-                _short(point.answer) if measure != "reward" else _met(point, task) for point in mine
-            ],
-            textposition="top center",
-            textfont={"size": 11},
-            marker={
-                "symbol": [_mark(point) for point in mine],
-                "size": 9,
-                "color": colour(method),
-                "line": {"width": 1.5, "color": colour(method)},
-            },
-            showlegend=False,
-            legendgroup=method,
-            hovertemplate=f"{name}: %{{text}}<extra></extra>",
-            cliponaxis=False,
-            **below,
-        )
+        texts = [
+            _short(point.answer) if measure != "reward" else _met(point, task) for point in mine
+        ]
+        name, place = names[method].word, len(RULES) - 1 - under
+        for trace in _curve(method, name, mine, 2.5 + 1.5 * place):
+            figure.add_trace(trace, **above)
+        figure.add_trace(_answers(method, name, mine, texts, place), **below)
     figure.update_layout(frame(480, hovermode="closest"))
     spent = [point.spent for point in points]
     figure.update_xaxes(**log_axis(spent, gridcolor=GRID, zeroline=False))
@@ -254,6 +221,53 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
         **below,
     )
     return figure
+
+
+def _curve(
+    method: str, name: str, points: Sequence[Point], width: float
+) -> tuple[go.Scatter, go.Scatter]:
+    """Return a method's band and its curve; a line over it is thinner, so that none hides."""
+    x = [point.spent for point in points]
+    band = band_of(method, x, [p.low for p in points], [p.high for p in points])
+    line = go.Scatter(
+        x=x,
+        y=[point.value for point in points],
+        mode="lines+markers",
+        line={**line_of(method), "width": width},
+        marker=marker_of(method),
+        name=name,
+        legendgroup=method,
+        customdata=[[point.low, point.high, point.used] for point in points],
+        hovertemplate=(
+            f"{name}, %{{customdata[2]:,}}: %{{y:.2f}} "
+            "(%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>"
+        ),
+    )
+    return go.Scatter(**band, legendgroup=method), line
+
+
+def _answers(
+    method: str, name: str, points: Sequence[Point], texts: Sequence[str], place: int
+) -> go.Scatter:
+    """Return a row of a method's answers: a marker per budget, with the answer over it."""
+    return go.Scatter(
+        x=[point.spent for point in points],
+        y=[place] * len(points),
+        mode="markers+text",
+        text=texts,
+        textposition="top center",
+        textfont={"size": 11},
+        marker={
+            "symbol": [_mark(point) for point in points],
+            "size": 9,
+            "color": colour(method),
+            "line": {"width": 1.5, "color": colour(method)},
+        },
+        showlegend=False,
+        legendgroup=method,
+        hovertemplate=f"{name}: %{{text}}<extra></extra>",
+        cliponaxis=False,
+    )
 
 
 def _mark(point: Point) -> str:
