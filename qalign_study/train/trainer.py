@@ -139,11 +139,9 @@ def train(
     import datasets
     import torch
     import transformers
-    from peft import LoraConfig
     from transformers.trainer_callback import PrinterCallback
-    from trl import RewardConfig, RewardTrainer
+    from trl import RewardTrainer
 
-    from qalign_core.models.loading import model_folder
     from qalign_core.models.local.worker import as_engine_error
 
     if torch.cuda.device_count() > 1:  # TRL refuses, in its own words
@@ -152,59 +150,19 @@ def train(
             "CUDA_VISIBLE_DEVICES to its number"
         )
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    folder = model_folder(base)
     transformers.logging.set_verbosity_error()  # it warns that the new head is new
     datasets.disable_progress_bars()
-    torch.manual_seed(recipe.seed)  # the head's first weights
-    try:
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=1, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(
-            f"no reward model can be made from {base} ({first_line(error)}); choose another --base"
-        ) from error
-    stored = getattr(model.config, "dtype", None) or torch.float32
-    n_steps = math.ceil(math.ceil(len(pairs) / recipe.batch) * recipe.epochs)
-    at_once = min(recipe.pairs_at_once, recipe.batch)
     warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own
-    arguments = RewardConfig(
-        output_dir=str(out / CHECKPOINTS),
-        learning_rate=recipe.learning_rate,
-        lr_scheduler_type="linear",
-        warmup_steps=recipe.warmup,  # below 1, a share
-        weight_decay=recipe.weight_decay,
-        num_train_epochs=recipe.epochs,
-        per_device_train_batch_size=at_once,
-        gradient_accumulation_steps=max(1, recipe.batch // at_once),
-        bf16=recipe.precision == "bfloat16",
-        max_length=None,  # TRL would drop what is longer; all is cut or refused before
-        gradient_checkpointing=model.num_parameters() > _LARGE,
-        use_cpu=device == "cpu",
-        dataloader_pin_memory=device != "cpu",
-        seed=recipe.seed,
-        save_steps=max(1, n_steps // 10),
-        save_total_limit=1,
-        logging_steps=max(1, n_steps // 20),
-        report_to="none",
-        disable_tqdm=True,
-    )
-    low_rank = LoraConfig(
-        task_type="SEQ_CLS",
-        r=recipe.lora or 1,
-        lora_alpha=2 * recipe.lora,
-        target_modules="all-linear",
-        modules_to_save=["score"],  # the head is new, and trained itself
-    )
+    model, tokenizer = _load_base(base, recipe.seed)
+    stored = getattr(model.config, "dtype", None) or torch.float32
     trainer = RewardTrainer(
         model=model,
-        args=arguments,
+        args=_trl_config(recipe, out, device, len(pairs), is_large=model.num_parameters() > _LARGE),
         train_dataset=datasets.Dataset.from_list(
             [{"chosen_ids": [*better], "rejected_ids": [*worse]} for better, worse in pairs]
         ),
         processing_class=tokenizer,
-        peft_config=low_rank if recipe.lora else None,
+        peft_config=_low_rank(recipe.lora) if recipe.lora else None,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_progress_callback(notify))
@@ -212,9 +170,7 @@ def train(
         done = trainer.train(resume_from_checkpoint=last_checkpoint(out))
     except (RuntimeError, MemoryError) as error:
         raise as_engine_error(error) from error
-    trained = trainer.model
-    if recipe.lora:
-        trained = trained.merge_and_unload()
+    trained = trainer.model.merge_and_unload() if recipe.lora else trainer.model
     if not all(torch.isfinite(p).all() for p in trained.parameters()):
         raise EngineError("training ended with non-finite weights; lower --learning-rate")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -229,6 +185,67 @@ def train(
         memory=round(memory / 1e9, 2),
         loss=float(losses[-1] if losses else done.training_loss),
         device=device,
+    )
+
+
+def _load_base(base: str, seed: int) -> tuple[Any, Any]:
+    """Return the model that training starts from, with a new head, and its tokenizer."""
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    from qalign_core.models.loading import model_folder
+
+    folder = model_folder(base)
+    torch.manual_seed(seed)  # the head's first weights
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        )
+        return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(
+            f"no reward model can be made from {base} ({first_line(error)}); choose another --base"
+        ) from error
+
+
+def _trl_config(recipe: Recipe, out: Path, device: str, n_pairs: int, *, is_large: bool) -> Any:
+    """Return the recipe in TRL's words."""
+    from trl import RewardConfig
+
+    n_steps = math.ceil(math.ceil(n_pairs / recipe.batch) * recipe.epochs)
+    at_once = min(recipe.pairs_at_once, recipe.batch)
+    return RewardConfig(
+        output_dir=str(out / CHECKPOINTS),
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=recipe.warmup,  # below 1, a share
+        weight_decay=recipe.weight_decay,
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=max(1, recipe.batch // at_once),
+        bf16=recipe.precision == "bfloat16",
+        max_length=None,  # TRL would drop what is longer; all is cut or refused before
+        gradient_checkpointing=is_large,
+        use_cpu=device == "cpu",
+        dataloader_pin_memory=device != "cpu",
+        seed=recipe.seed,
+        save_steps=max(1, n_steps // 10),
+        save_total_limit=1,
+        logging_steps=max(1, n_steps // 20),
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def _low_rank(rank: int) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(
+        task_type="SEQ_CLS",
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules="all-linear",
+        modules_to_save=["score"],  # the head is new, and trained itself
     )
 
 
