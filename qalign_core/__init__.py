@@ -2,7 +2,7 @@
 
     lm, rm = load_language_model("embedded"), load_reward_model("embedded")
     steps = collect(run_chain(lm, rm, "What is 2 + 2?", beta=1.0, steps=64, seed=7))
-    Trace.collect(steps).to_frame()
+    majority_vote(Trace.collect(steps).states, None).chosen
 
 The import loads neither torch nor gradio; torch is imported when a local model is loaded.
 
@@ -26,7 +26,6 @@ from qalign_core.decide.methods import (
     weighted_majority_vote,
 )
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.dataframes import to_datatree, to_frame
 from qalign_core.record.trace import load_trace, save_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
@@ -40,8 +39,6 @@ from qalign_core.types import (
     Trace,
     TraceHeader,
 )
-
-Trace.to_frame, Trace.to_datatree = to_frame, to_datatree
 
 __version__ = "0.5.0"
 
@@ -70,7 +67,5 @@ __all__ = [
     "run_chains",
     "sample_iid",
     "save_trace",
-    "to_datatree",
-    "to_frame",
     "weighted_majority_vote",
 ]

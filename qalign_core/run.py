@@ -63,15 +63,6 @@ def check_count(name: str, value: int, minimum: int) -> int:
     return value
 
 
-COMMAND_DEFAULTS: Mapping[str, Mapping[str, int]] = {
-    "run": {"pool": 0},  # it prints no samples
-    "compare": {"pool": 4096},  # an upper limit: sampling stops at the cost of the chains
-    "evaluate": {"pool": 256},
-    "train-rm": {"steps": 16},
-}
-"""Defaults that differ from those of `Run`, by command."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps of a server; each is an environment variable, `QALIGN_MAX_STEPS` and so on.
@@ -366,7 +357,7 @@ class Run(Sampling):
             InvalidSetting, InvalidPrompt: one sentence about the first invalid setting.
         """
         if not self.prompt.strip():
-            raise InvalidPrompt("the problem is empty; write one, or press New problem")
+            raise InvalidPrompt("the problem is empty; write one")
         messages_of(self.prompt)
         for name, declared in self.settings().items():
             _check(name, getattr(self, name), declared.metadata, limits)

@@ -10,10 +10,10 @@ Since they are frozen, a step that was yielded never changes.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
@@ -294,10 +294,6 @@ class Trace:
     steps: tuple[Step, ...] = ()
     pool: tuple[ScoredResponse, ...] = ()
     end: tuple[str, str] | None = None
-
-    # set by `qalign_core`, so that pandas and ArviZ are imported only when one is called
-    to_frame: ClassVar[Callable[["Trace"], Any]]
-    to_datatree: ClassVar[Callable[["Trace"], Any]]
 
     @classmethod
     def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Self:

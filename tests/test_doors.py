@@ -30,11 +30,11 @@ from components.session.runs import Feed, Runs
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.record.trace import parse_trace, read_trace
 from qalign_core.registry import load_language_model, unload
-from qalign_core.run import COMMAND_DEFAULTS, DEFAULT_SAMPLING, Limits, Run, Sampling
+from qalign_core.run import DEFAULT_SAMPLING, Limits, Run, Sampling
 from qalign_study.commands import main, shared, train_rm
 from qalign_study.commands import serve as serve_command
 from qalign_study.commands import tune as tune_command
-from qalign_study.export.command import command_of
+from qalign_study.export.command import COMMAND_DEFAULTS, command_of
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,9 @@ from arviz_stats import rhat
 from test_report import record, results_of
 from toys import PROMPT, ToyLM, ToyRM
 
-from qalign_core import Trace, collect, run_chains, sample_iid, to_datatree, to_frame
+from qalign_core import Trace, collect, run_chains, sample_iid
 from qalign_core.errors import InvalidSetting
+from qalign_study.export.dataframes import to_datatree, to_frame
 from qalign_study.sheet.files import csv_of
 
 
@@ -27,7 +28,7 @@ def trace() -> Trace:
 
 
 def test_a_frame_has_a_row_per_draw_with_its_numbers(trace: Trace) -> None:
-    frame = trace.to_frame()
+    frame = to_frame(trace)
     assert len(frame) == len(trace.steps) + len(trace.pool)
     chains = frame[frame["source"] == "chain"]
     assert chains["reward"].tolist() == [state.reward for state in trace.states]
@@ -57,7 +58,7 @@ def test_results_are_a_frame_of_every_draw_of_every_problem() -> None:
 
 
 def test_arviz_reads_the_chains_and_finds_the_r_hat_of_the_same_array(trace: Trace) -> None:
-    tree = trace.to_datatree()
+    tree = to_datatree(trace)
     assert tree["posterior"]["reward"].dims == ("chain", "draw")
     values = np.array([[step.state.reward for step in c] for c in trace.chains.values()])
     np.testing.assert_array_equal(tree["posterior"]["reward"].values, values)

@@ -8,10 +8,10 @@ Examples:
 import argparse
 import json
 
-from qalign_core.run import COMMAND_DEFAULTS
 from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import advance, draw, progress_bar
+from qalign_study.export.command import COMMAND_DEFAULTS
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
 from qalign_study.sheet.text import format_columns
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import COMMAND_DEFAULTS, MAX_STEPS
+from qalign_core.run import MAX_STEPS
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
+from qalign_study.export.command import COMMAND_DEFAULTS
 from qalign_study.measure.curves import curves
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.results import pack, results_in

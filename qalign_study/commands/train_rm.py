@@ -11,10 +11,11 @@ from dataclasses import fields, replace
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
-from qalign_core.run import COMMAND_DEFAULTS, Run
+from qalign_core.run import Run
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
+from qalign_study.export.command import COMMAND_DEFAULTS
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import task_of

@@ -1,1 +1,1 @@
-"""Pages that play and draw runs, their scripts, words and colors, and the command of a run."""
+"""Data frames, a run's command, and pages that play and draw runs, with scripts and words."""

@@ -1,10 +1,19 @@
 """A run, or that of one problem of a set, as the command that draws it again."""
 
 import shlex
+from collections.abc import Mapping
 
 from qalign_core.registry import entries
-from qalign_core.run import COMMAND_DEFAULTS, DEFAULT_SAMPLING, Run, Sampling
+from qalign_core.run import DEFAULT_SAMPLING, Run, Sampling
 from qalign_core.types import SetHeader
+
+COMMAND_DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "run": {"pool": 0},  # it prints no samples
+    "compare": {"pool": 4096},  # an upper limit: sampling stops at the cost of the chains
+    "evaluate": {"pool": 256},
+    "train-rm": {"steps": 16},
+}
+"""Defaults that differ from those of `Run`, by command."""
 
 
 def command_of(run: Run) -> str:

@@ -23,10 +23,10 @@ from numpy.lib import format as npy
 
 from qalign_core.decide.methods import consensus
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.dataframes import to_frame
 from qalign_core.record.trace import grows, write_whole
 from qalign_core.types import Array, SetHeader, Trace
 from qalign_core.validation import first_line, read_file, short_repr
+from qalign_study.export.dataframes import to_frame
 from qalign_study.measure.diagnostics import acceptance
 from qalign_study.measure.record import Draws, Record, record_of
 from qalign_study.sets.folder import VERSION, header_json, read_set, read_set_header, traces_of
@@ -101,8 +101,8 @@ def results_in(folder: str | Path, *, code: bool = False) -> Results:
 def frame_in(folder: str | Path, *, code: bool = False) -> "pd.DataFrame":
     """One row per draw in a folder, with its text and answer, and whether that is right.
 
-    The columns are those of `Trace.to_frame`, after `problem`; `answer` is missing if there is
-    none, and `right` where nothing says what is right. With `code` the Python files
+    The columns are those of `export.dataframes.to_frame`, after `problem`; `answer` is missing if
+    there is none, and `right` where nothing says what is right. With `code` the Python files
     that the extractors name are run.
 
     Raises:

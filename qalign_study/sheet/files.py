@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from qalign_core.decide.methods import importance_weights
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.dataframes import to_frame
 from qalign_core.record.trace import write_whole
+from qalign_study.export.dataframes import to_frame
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Report
