@@ -162,4 +162,4 @@ def test_an_import_of_what_is_not_exported_is_refused(tmp_path):
 def test_style_sheets_travel_without_comments_and_line_breaks_between_rules(tmp_path):
     (tmp_path / "a.css").write_text("/* why\n   so */\n.a {\n\tcolor: red; /* here */\n}\n")
     (tmp_path / "b.css").write_text(".b { }\n")
-    assert sheets(tmp_path / "a", tmp_path / "b") == ".a {color: red; }.b { }"
+    assert sheets(tmp_path / "a", tmp_path / "b") == ".a{color: red;}.b{}"

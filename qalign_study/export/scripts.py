@@ -33,7 +33,9 @@ COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILIN
 INDENT = re.compile(r"(?<=[{};,])\s*\n\s*|^\s+", re.MULTILINE)
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
-SHEET_COMMENT = re.compile(r"/\*.*?\*/\s*|(?<=[{};,])\s*\n\s*|^\s+", re.MULTILINE | re.DOTALL)
+SHEET_COMMENT = re.compile(
+    r"/\*.*?\*/\s*|(?<=[{};])\s+|\s+(?=[{}])|(?<=,)\s*\n\s*|^\s+", re.MULTILINE | re.DOTALL
+)
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
