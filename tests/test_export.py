@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -26,6 +25,7 @@ from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
 from qalign_study.export.command import command_of
 from qalign_study.export.player import as_data, page, page_around, show
+from qalign_study.lessons import facts
 
 API = "document.querySelector('.qp').qalign"
 PLAYING = ".qp[data-t]:not([data-t='0'])"
@@ -249,10 +249,9 @@ async def test_a_hostile_run_of_the_gallery_does_nothing_in_the_site(
     visit, tmp_path, monkeypatch, make
 ):
     (tmp_path / "odd.jsonl").write_text(make(), encoding="utf-8")
-    shutil.copy(RECORDED, tmp_path)
     watch = gallery()["watch"]
     hostile = replace(watch, name="odd", title=HOSTILE[0], summary=HOSTILE[3])
-    monkeypatch.setattr("components.watch.gallery.FOLDER", tmp_path)
+    monkeypatch.setitem(facts.RUNS, "odd", tmp_path / "odd.jsonl")
     for module in ("components.site", "components.watch.gallery"):
         monkeypatch.setattr(f"{module}.gallery", lambda: {"watch": watch, "odd": hostile})
     paths = {path.stem: path for path in write_site(tmp_path / "site")}

@@ -1,4 +1,4 @@
-"""A trace, or a folder of results, as one page that works offline.
+"""A trace, a folder of results, or a lesson as homework, as one page that works offline.
 
 Examples:
   qalign export run.jsonl --html run.html --title "A chain" --says "It corrects a sum."
@@ -13,6 +13,9 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.record.trace import trace_text, write_whole
 from qalign_study.commands import shared
 from qalign_study.export.player import page
+from qalign_study.lessons.files import read_lesson
+from qalign_study.lessons.homework import homework_page
+from qalign_study.lessons.material import add_runs
 from qalign_study.measure.report import evaluated
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.folder import folder_page
@@ -25,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "path",
         type=Path,
         metavar="PATH",
-        help="trace file of `qalign run`, or folder of `qalign evaluate`",
+        help="trace file of `qalign run`, folder of `qalign evaluate`, or lesson (.toml)",
     )
     shared.html_option(parser, required=True)
     help_play = "problems of the folder whose chains the page plays, from 0"
@@ -51,7 +54,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Write the page."""
     path: Path = options.path
-    if os.path.isdir(path):
+    if path.suffix == ".toml":
+        if options.title or options.caption or options.live or options.play:
+            raise InvalidSetting(f"{path} is a lesson, whose page has no options; leave them out")
+        add_runs(path.parent)
+        html = homework_page(read_lesson(path))
+    elif os.path.isdir(path):
         if options.title or options.caption or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
         evaluated_set = evaluated(path, path.resolve().name, load_results(path, code=True))

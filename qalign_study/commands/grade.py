@@ -1,12 +1,13 @@
-"""The answer that a grader reads from each text, and whether it is right.
+"""The answer that a grader reads from each text, and whether it is right; or homework.
 
 Examples:
   qalign grade results
-  qalign grade mine.jsonl --extractor rules.py:roman
+  qalign grade handed-in --csv grades.csv
 """
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -18,8 +19,9 @@ from qalign_core.record.trace import load_trace, write_whole
 from qalign_core.run import Run
 from qalign_core.types import Trace
 from qalign_study.commands import shared
+from qalign_study.lessons.homework import grade_folder
 from qalign_study.sets.checks import Likeness
-from qalign_study.sets.folder import read_set, traces_of
+from qalign_study.sets.folder import HEADER, read_set, traces_of
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sheet.files import csv_of
 
@@ -45,7 +47,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         help="folder of a run, a trace, or a problem set: its field response (a text or a list), "
-        "or else its solution, or else the right answer itself is graded",
+        "or else its solution, or else the right answer itself is graded; or a folder with the "
+        "lesson of a homework and the files that learners saved",
     )
     extractor = Run.settings()["extractor"].metadata
     parser.add_argument("--extractor", metavar="STR", help=extractor["help"])
@@ -55,6 +58,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Print one line per text, and how many are right."""
+    path = Path(options.file)
+    if path.is_dir() and not (path / HEADER).exists() and any(path.glob("*.toml")):
+        await _grade_homework(path, options.csv or path / "grades.csv")
+        return
     graded = [
         grade(problem, text)
         for problem, texts in _texts(options.file, options.extractor)
@@ -73,6 +80,27 @@ async def command(options: argparse.Namespace) -> None:
     if not options.json:
         counts = Counter(each.verdict for each in graded)
         print(f"{len(graded)} texts: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+
+
+async def _grade_homework(folder: Path, csv: Path) -> None:
+    """Print one line per learner, and write a row per learner and question."""
+    import pandas as pd
+
+    rows, sentences = await grade_folder(folder)
+    for sentence in sentences:
+        print(f"qalign: {sentence}", file=sys.stderr)
+    columns = ("file", "name", "stop", "question", "answer", "right", "value", "draws")
+    frame = pd.DataFrame(rows, columns=columns)
+    write_whole(csv, csv_of(frame).encode(errors="replace"))
+    for (file, name), part in frame.dropna(subset="name").groupby(["file", "name"], sort=False):
+        right = (part["right"] == "yes").sum()
+        draws = part["draws"].iloc[0]
+        print(
+            "\t".join(
+                (_line(file), _line(name), f"{right} of {len(part)} right", f"draws: {draws}")
+            )
+        )
+    print(f"{csv}: {len(frame)} rows")
 
 
 def grade(problem: Problem, text: str) -> GradedText:

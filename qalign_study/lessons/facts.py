@@ -43,6 +43,8 @@ from qalign_study.sheet.words import number, percent
 
 RUNS = {path.stem: path for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
 """The files of recorded runs by name; an operator's own are added to those of the project."""
+LEARNERS: dict[str, Trace] = {}
+"""The runs of learners by name, while they are graded."""
 
 
 class Share(float):
@@ -122,7 +124,7 @@ def run_of(name: str) -> Trace:
     Raises:
         InvalidTrace: its file is not a trace.
     """
-    return _read_run(RUNS[name])
+    return LEARNERS[name] if name in LEARNERS else _read_run(RUNS[name])
 
 
 @cache

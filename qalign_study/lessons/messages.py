@@ -104,7 +104,7 @@ def check_prediction(stop: Stop, prediction: str) -> dict[str, Any]:
     ask = stop.ask
     if ask is None:
         raise ValueError(f"the stop “{stop.title}” has no question")
-    value, right = _outcome(ask, stop.at, prediction)
+    value, right = find_outcome(ask, stop.at, prediction)
     explanation = fill_facts(ask.wrong if right is False else ask.right, ask.then, stop.at)
     if right is None:
         explanation = PRAISE.sub("", explanation)
@@ -118,7 +118,7 @@ def check_prediction(stop: Stop, prediction: str) -> dict[str, Any]:
     }
 
 
-def _outcome(ask: Ask, at: Place, prediction: str) -> tuple[str, bool | None]:
+def find_outcome(ask: Ask, at: Place, prediction: str) -> tuple[str, bool | None]:
     """Return the right value, and whether the prediction is right; None if there is none."""
     if ask.kind == "choice":
         value = _right_option(ask, at)
@@ -198,7 +198,7 @@ def _answer_fault(ask: Ask, stop: Stop) -> str:
     try:
         if ask.kind == "spot" and not run_of(ask.then.run).rewards:
             return "a spot needs a run with samples of the model alone; this run has none"
-        value, _ = _outcome(ask, stop.at, "")
+        value, _ = find_outcome(ask, stop.at, "")
         if ask.kind == "choice" and value not in ask.options:
             return f"the answer is {value!r}, which is not one of the options"
         if ask.kind != "choice":

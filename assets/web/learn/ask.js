@@ -23,12 +23,13 @@ const PLACES = 100;
  * Return the fields of a question. `read` returns the prediction ("" while there is none), `label`
  * the words for it, and `show` closes the form with the prediction and the right value.
  * @param {Question} question
+ * @param {string} [end] of its ids, where a page has several
  * @returns {{ node: HTMLElement, read: () => string, label: (prediction: string) => string,
  *   show: (prediction: string, value: string) => void }}
  */
-export function fields(question) {
+export function fields(question, end = "") {
   if (question.kind === "choice") return choice(question);
-  return question.kind === "spot" ? spot(question) : number(question);
+  return question.kind === "spot" ? spot(question) : number(question, end);
 }
 
 /** @param {Question} question */
@@ -50,9 +51,12 @@ function choice({ question, options }) {
   };
 }
 
-/** @param {Question} question */
-function number({ question, unit }) {
-  const input = h("input", { type: "number", step: "any", id: "learn-number" });
+/**
+ * @param {Question} question
+ * @param {string} end
+ */
+function number({ question, unit }, end) {
+  const input = h("input", { type: "number", step: "any", id: `learn-number${end}` });
   return {
     node: h("div.number", h("label", { for: input.id }, question), input, unit),
     read: () => input.value,

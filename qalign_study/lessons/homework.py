@@ -1,0 +1,274 @@
+"""Homework: a page that asks a lesson's questions about a learner's own run, and its grading.
+
+The page needs no server. It draws the run with a seed that follows from the learner's name, and
+saves one file: the name, the seed, the answers and the trace.
+"""
+
+import hashlib
+import json
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.sampling import sample_iid
+from qalign_core.errors import QAlignError
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.trace import parse_trace
+from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.validation import first_line, from_json, is_text, read_file, short_repr
+from qalign_study.export import dictionary
+from qalign_study.export.browser import POLICY, embedded_data, engine_header
+from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, as_data, head
+from qalign_study.export.scripts import WEB, bundle, sheets
+from qalign_study.lessons.facts import LEARNERS, run_of
+from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, read_lesson
+from qalign_study.lessons.material import REGISTRY, add_runs
+from qalign_study.lessons.messages import find_outcome, lesson_message
+
+MAX_NAME = 40
+"""The most UTF-16 units of a name, so that the seed's address fits a block of the hash."""
+MAX_BYTES = 5 * 2**20
+"""The largest size of a learner's file."""
+OWN = "own"
+"""The name of a learner's run while it is graded."""
+REDRAWN = 16
+"""Steps that are redrawn of each run, and as many samples if the run has some."""
+NEAR = 1e-3
+"""The largest difference of rewards between two machines."""
+_START = """
+const data = (name) => JSON.parse(document.getElementById(name).textContent);
+QAlignHomework.mount(document.querySelector("main"), { ...data("homework"), run: data("run"),
+  files: data("files"), worker: document.getElementById("worker").textContent });
+"""
+
+
+class InvalidHomework(QAlignError, ValueError):
+    """A learner's file is not one that the page saved; one sentence."""
+
+
+def seed_of(name: str) -> int:
+    """Return the seed of a learner's run, as the page derives it from the name."""
+    digest = hashlib.blake2b(f"name/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % 2**31
+
+
+def header_of(lesson: Lesson) -> TraceHeader:
+    """Return the header of the run whose settings the learners' runs have.
+
+    Raises:
+        InvalidLesson: the lesson cannot be homework; the message names a stop.
+    """
+    runs = {place.run for stop in lesson.stops for place in (stop.at, stop.ask and stop.ask.then)
+            if place and place.page == "watch"}  # fmt: skip
+    for k, stop in enumerate(lesson.stops, start=1):
+        if fault := _stop_fault(stop):
+            raise InvalidLesson(f"{lesson.name} cannot be homework: stop {k} {fault}")
+    if len(runs) != 1 or not any(stop.ask for stop in lesson.stops):
+        raise InvalidLesson(
+            f"{lesson.name} cannot be homework: it has {len(runs)} runs; all stops have to be "
+            "about one run, and one of them has to ask"
+        )
+    return run_of(runs.pop()).header
+
+
+def _stop_fault(stop: Stop) -> str:
+    """Return why learners cannot take a stop at home, in a few words; "" if they can."""
+    if stop.at.page != "watch" or (stop.ask and stop.ask.then.page != "watch"):
+        return f"is on the page {stop.at.page}; use the page watch only"
+    if stop.ask and stop.ask.kind == "spot":
+        return "asks for a spot; ask for a number or a choice"
+    for text in (stop.text, stop.ask.question if stop.ask else ""):
+        if slot := SLOT.search(text):
+            return f"shows {slot[0]}, a number of the recorded run; each learner has an own run"
+    return ""
+
+
+def homework_page(lesson: Lesson) -> str:
+    """Return a page that draws a run for a learner's name, asks, and saves the answers.
+
+    Raises:
+        InvalidLesson: the lesson cannot be homework.
+        InvalidSetting: a browser cannot draw its run.
+    """
+    header = header_of(lesson)
+    stops = [
+        {name: stop.get(name) for name in ("title", "text", "ask")}
+        | {"step": each.ask.then.step if each.ask else each.at.step}
+        for stop, each in zip(lesson_message(lesson)["stops"], lesson.stops, strict=True)
+    ]
+    homework = {"lesson": lesson.name, "title": lesson.title, "stops": stops, "most": MAX_NAME}
+    parts = [WEB / name / name for name in ("player", "inside")] + [WEB / "engine" / "homework"]
+    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*parts)
+    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
+    data = as_data(json.dumps(homework))
+    return (
+        f"{head('Homework', style, f'{NO_SCRIPT}; {POLICY}')}<body><main></main>\n"
+        f'<script type="application/json" id="homework">{data}</script>\n{embedded_data(header)}'
+        f"<script>{script}</script><script>{FOLLOW}{_START}</script></body></html>\n"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HandedIn:
+    """A learner's file."""
+
+    name: str
+    answers: dict[str, str]
+    trace: Trace
+
+
+def read_homework(path: Path, lesson: Lesson) -> HandedIn:
+    """Read a learner's file; its content is untrusted.
+
+    Raises:
+        InvalidHomework: it is not one that the page of this lesson saved.
+    """
+    try:
+        values = from_json(read_file(path, MAX_BYTES))
+    except (OSError, ValueError) as error:
+        raise InvalidHomework(f"{path.name} cannot be read: {first_line(error)}") from error
+    match values:
+        case {"lesson": str(of), "name": str(name), "answers": dict(answers), "trace": str(text)}:
+            is_name = is_text(name) and 0 < len(name.encode("utf-16-le")) / 2 <= MAX_NAME
+            if not (is_name and name == " ".join(name.split()) and name.isprintable()):
+                raise InvalidHomework(
+                    f"{path.name} has the name {short_repr(name)}; a page saves none"
+                )
+            if of != lesson.name:
+                raise InvalidHomework(
+                    f"{path.name} is about {short_repr(of)}, and this homework is {lesson.name!r}"
+                )
+            if not all(isinstance(each, str) and len(each) <= 100 for each in answers.values()):
+                raise InvalidHomework(f"{path.name} has an answer that is no short text")
+        case _:
+            raise InvalidHomework(
+                f"{path.name} was not saved by a homework page: it needs the fields lesson, "
+                "name, answers and trace"
+            )
+    try:
+        trace = parse_trace(text)
+        expected = from_json(engine_header(header_of(lesson)))
+        own = from_json(engine_header(trace.header))
+    except (QAlignError, ValueError) as error:
+        raise InvalidHomework(f"{path.name} has no readable run: {first_line(error)}") from error
+    if other := [name for name, value in expected.items() if name != "seed" and own[name] != value]:
+        raise InvalidHomework(
+            f"{path.name} has a run with another {other[0]}: {short_repr(own[other[0]])} "
+            f"instead of {short_repr(expected[other[0]])}"
+        )
+    return HandedIn(name, answers, trace)
+
+
+async def check_draws(lm: LanguageModel, rm: RewardModel, handed_in: HandedIn) -> str:
+    """Redraw a random sample of the draws; returns "yes", or "no" with the first difference."""
+    trace, header = handed_in.trace, handed_in.trace.header
+    if header.seed != seed_of(handed_in.name):
+        return f"no: seed {header.seed} is not the seed of this name, {seed_of(handed_in.name)}"
+    chains, pool = trace.chains, trace.pool
+    whole = len(chains) == header.chains and len(pool) == header.pool
+    if not whole or any([s.t for s in c] != [*range(header.steps + 1)] for c in chains.values()):
+        return "no: the run is not finished"
+    places = [(k, t) for k in chains for t in range(header.steps + 1)]
+    run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
+    places = [(k, t) for k in chains for t in range(header.steps + 1)]
+    for k, t in sorted(chance.sample(places, min(REDRAWN, len(places)))):
+        start = chains[k][t - 1] if t else None
+        steps = run_chain(
+            lm, rm, run.prompt, steps=t, seed=run.seed, chain=k, start=start, target=run.target
+        )
+        async for step in steps:
+            if not _is_same_step(step, chains[k][t]):
+                return f"no: step {t} of chain {k + 1} is another"
+    for k in sorted(chance.sample(range(len(pool)), min(REDRAWN, len(pool)))):
+        async for sample in sample_iid(lm, rm, run.prompt, n=k + 1, first=k, seed=run.seed):
+            if not _is_same(sample, pool[k]):
+                return f"no: sample {k} is another"
+    return "yes"
+
+
+def _is_same_step(one: Step, other: Step) -> bool:
+    alike = (one.index, one.accepted) == (other.index, other.accepted)
+    return alike and _is_same(one.proposal, other.proposal)
+
+
+def _is_same(one: ScoredResponse, other: ScoredResponse) -> bool:
+    same = one.response.tokens == other.response.tokens
+    return same and abs(one.reward - other.reward) < NEAR * max(1.0, abs(one.reward))
+
+
+def grade_answers(lesson: Lesson, handed_in: HandedIn) -> list[dict[str, Any]]:
+    """Return a row per question: its text, the answer, whether it is right, and the right one.
+
+    The right answers are those of the learner's own run.
+    """
+    rows = []
+    LEARNERS[OWN] = handed_in.trace
+    try:
+        for k, stop in enumerate(lesson.stops, start=1):
+            if stop.ask is not None:
+                answer = handed_in.answers.get(str(k), "")
+                rows.append({"stop": k, "question": stop.ask.question, "answer": answer,
+                             **_grade(stop, answer)})  # fmt: skip
+    finally:
+        del LEARNERS[OWN]
+    return rows
+
+
+def _grade(stop: Stop, answer: str) -> dict[str, str]:
+    assert stop.ask is not None
+    ask = replace(stop.ask, then=replace(stop.ask.then, run=OWN))
+    try:
+        value, _ = find_outcome(ask, replace(stop.at, run=OWN), "")
+    except Exception as error:  # a number that this run does not have raises any error
+        return {"right": f"unknown: {first_line(error)}", "value": ""}
+    try:
+        _, right = find_outcome(ask, replace(stop.at, run=OWN), answer)
+    except ValueError:
+        return {"right": "no: not an answer to this question", "value": value}
+    return {"right": {True: "yes", False: "no", None: "no answer"}[right], "value": value}
+
+
+async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Grade the files of a folder, which has the lesson's file too.
+
+    Returns:
+        A row per learner and question, with "file", "name" and "draws"; and a sentence for each
+        file that is refused, or whose name another one has.
+
+    Raises:
+        InvalidLesson: the folder has no lesson, or several, or one that cannot be homework.
+        QAlignError: the models cannot be loaded, or fail.
+    """
+    lessons = [path for path in sorted(folder.glob("*.toml")) if path.name != REGISTRY]
+    if len(lessons) != 1:
+        raise InvalidLesson(
+            f"{folder} has {len(lessons)} lessons; put that of the homework, and no other, beside "
+            "the learners' files"
+        )
+    add_runs(folder)
+    lesson = read_lesson(lessons[0])
+    run = header_of(lesson).run
+    lm, rm = load_language_model(run.lm, sampling=run.sampling), load_reward_model(run.rm)
+    rows: list[dict[str, Any]] = []
+    sentences: list[str] = []
+    files: dict[str, str] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            handed_in = read_homework(path, lesson)
+        except InvalidHomework as error:
+            sentences.append(str(error))
+            rows.append({"file": path.name, "draws": f"refused: {error}"})
+            continue
+        who = {"file": path.name, "name": handed_in.name}
+        other = files.setdefault(handed_in.name.casefold(), path.name)
+        if other != path.name:
+            sentences.append(
+                f"{path.name} has the name {short_repr(handed_in.name)}, as {other} has; ask which "
+                "file counts"
+            )
+        draws = await check_draws(lm, rm, handed_in)
+        rows += [who | row | {"draws": draws} for row in grade_answers(lesson, handed_in)]
+    return rows, sentences

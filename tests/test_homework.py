@@ -1,0 +1,245 @@
+"""Homework without a server: a page draws each learner's run, and the files are graded."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import pytest
+import pytest_asyncio
+from browser import PATIENCE, ROOT
+
+from qalign_core.record.trace import parse_trace
+from qalign_study.commands import main
+from qalign_study.lessons import homework
+from qalign_study.lessons.facts import LEARNERS, RUNS, ChainFacts
+from qalign_study.lessons.files import InvalidLesson, Place, read_lesson
+from qalign_study.lessons.homework import grade_folder, homework_page, seed_of
+
+LESSON = """
+title = "My own chain"
+says = "Questions about a run of your own."
+minutes = 10
+
+[[stop]]
+title = "The first rewrite"
+text = "Look at step 1."
+at = { page = "watch", run = "few", step = 1, phase = "score" }
+lit = "text"
+
+[stop.ask]
+question = "Which text has the higher reward?"
+fact = "better"
+options = { old = "The old text", new = "The new text" }
+right = "Yes."
+wrong = "The other one."
+
+[[stop]]
+title = "The chance"
+text = "At the same step:"
+lit = "text"
+
+[stop.ask]
+question = "How likely was the new text to be accepted?"
+fact = "alpha"
+within = 1
+right = "Yes."
+wrong = "It is {alpha}."
+"""
+STEPS, POOL = 6, 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the lesson and its recorded run, as an instructor has it."""
+    folder = tmp_path_factory.mktemp("homework")
+    (folder / "1-own.toml").write_text(LESSON, encoding="utf-8")
+    header, *_ = (ROOT / "assets/runs/watch.jsonl").read_text("utf-8").split("\n")
+    values = json.loads(header) | {"steps": STEPS, "pool": POOL, "seed": 3}
+    few = [*(ROOT / "assets/runs/watch.jsonl").read_text("utf-8").split("\n")[1:]]
+    kept = [line for line in few if line and _is_kept(json.loads(line))]
+    (folder / "few.jsonl").write_text("\n".join([json.dumps(values, separators=(",", ":")), *kept]))
+    before = dict(RUNS)
+    yield folder
+    RUNS.clear()
+    RUNS.update(before)
+
+
+def _is_kept(line) -> bool:
+    return line["type"] == "step" and line["t"] <= STEPS
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def saved(folder, browser):
+    """The files of three learners, each saved by the exported page, from a disk and offline."""
+    page_path = folder / "page.html"
+    assert main_in_thread(["export", str(folder / "1-own.toml"), "--html", str(page_path)]) == 0
+    files = {}
+    for name in ("Mia", "  Åsa  Öberg ", '=HYPERLINK("x")'):
+        context = await browser.new_context(offline=True, accept_downloads=True)
+        page, errors = await context.new_page(), []
+        page.set_default_timeout(PATIENCE)
+        page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
+        page.on("console", lambda message, errors=errors: errors.append(message.text))
+        await page.goto(page_path.as_uri())
+        assert await page.is_disabled("text=Save my answers")
+        await page.fill("#hw-name", name)
+        await page.click("text=Draw my run")
+        await page.wait_for_selector(".hw-start[data-state=finished]")
+        assert await page.is_disabled("#hw-name")
+        trace = parse_trace(await page.evaluate("document.querySelector('.qp').qalign.text"))
+        LEARNERS["own"] = trace
+        facts = ChainFacts(Place("watch", run="own", step=1))
+        del LEARNERS["own"]
+        await page.check("text=The old text" if facts.better() == "old" else "text=The new text")
+        if name == "Mia":
+            await page.fill("#learn-number-2", f"{100 * facts.alpha():.1f}")
+        async with page.expect_download() as download:
+            await page.click("text=Save my answers")
+        status = await page.inner_text("[role=status].hw-status")
+        assert ("with 1 question unanswered" in status) == (name != "Mia")
+        files[name] = await (await download.value).path()
+        files[name] = json.loads(files[name].read_text("utf-8"))
+        assert errors == []
+        await context.close()
+    return files
+
+
+def main_in_thread(arguments):
+    """Run a command from a test that has an event loop."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(main, arguments).result()
+
+
+def hand_in(folder, tmp_path, **files):
+    """A folder with the lesson, its run, and these files."""
+    for name in ("1-own.toml", "few.jsonl"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+        RUNS.pop("few", None)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / f"{name}.json").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_formula(
+    folder, saved, tmp_path, capsys
+):
+    files = dict(zip(("a", "b", "c"), saved.values(), strict=True))
+    handed_in = hand_in(folder, tmp_path, **files)
+    assert main_in_thread(["grade", str(handed_in)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "a.json\tMia\t2 of 2 right\tdraws: yes" in printed.out
+    with (handed_in / "grades.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["name"], row["stop"], row["right"], row["draws"]) for row in rows] == [
+        ("Mia", "1", "yes", "yes"), ("Mia", "2", "yes", "yes"),
+        ("Åsa Öberg", "1", "yes", "yes"), ("Åsa Öberg", "2", "no answer", "yes"),
+        ("'=HYPERLINK(\"x\")", "1", "yes", "yes"), ("'=HYPERLINK(\"x\")", "2", "no answer", "yes"),
+    ]  # fmt: skip
+    seeds = [parse_trace(each["trace"]).header.seed for each in files.values()]
+    assert seeds == [seed_of(each["name"]) for each in files.values()]
+    assert len(set(seeds)) == 3
+    assert len(json.dumps(files["a"])) < 30_000
+
+
+async def test_draws_that_are_not_those_of_the_seed_are_named(
+    folder, saved, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(homework, "REDRAWN", 1000)  # all of them
+    mia = saved["Mia"]
+    lines = mia["trace"].splitlines()
+    steps = [json.loads(line) for line in lines]
+    at = next(k for k, step in enumerate(steps) if step["type"] == "step" and step["t"] == 4)
+    sample = next(k for k, step in enumerate(steps) if step["type"] == "sample")
+
+    def with_line(k, **change):
+        changed = json.dumps(steps[k] | change, separators=(",", ":"))
+        return mia | {"trace": "\n".join([*lines[:k], changed, *lines[k + 1 :]]) + "\n"}
+
+    files = {
+        "copied": mia | {"name": "Tom"},
+        "reward": with_line(at, reward=steps[at]["reward"] + 0.5),
+        "sample": with_line(sample, reward=9.0),
+        "early": mia | {"trace": "\n".join(lines[:at]) + "\n"},
+        "again": mia | {"name": "MIA"},
+        "honest": mia,
+    }
+    rows, _ = await grade_folder(hand_in(folder, tmp_path, **files))
+    draws = {row["file"].removesuffix(".json"): row["draws"] for row in rows}
+    assert draws.pop("honest") == "yes"
+    assert re.match(r"no: seed \d+ is not the seed of this name", draws.pop("copied"))
+    assert draws.pop("again").startswith("no: seed")
+    assert draws == {
+        "reward": "no: step 4 of chain 1 is another",
+        "sample": "no: sample 0 is another",
+        "early": "no: the run is not finished",
+    }
+
+
+async def test_a_hostile_file_gets_one_sentence_and_a_row(folder, saved, tmp_path):
+    mia = saved["Mia"]
+    header, rest = mia["trace"].split("\n", 1)
+    easier = json.dumps(json.loads(header) | {"beta": 9.0}, separators=(",", ":"))
+    hostile = {
+        "huge": "[" + "1," * 3_000_000 + "1]",
+        "deep": "[" * 100_000,
+        "list": [1],
+        "types": mia | {"answers": [1]},
+        "numbers": mia | {"answers": {"1": 3}},
+        "name": mia | {"name": "a\nb"},
+        "empty": mia | {"name": ""},
+        "long": mia | {"name": "x" * 41},
+        "other": mia | {"lesson": "one-step"},
+        "run": mia | {"trace": "{}"},
+        "beta": mia | {"trace": f"{easier}\n{rest}"},
+    }
+    twice = {
+        "first": mia,
+        "second": mia,
+        "wrong": mia | {"answers": {"1": "no option", "2": "nan"}},
+    }
+    rows, sentences = await grade_folder(hand_in(folder, tmp_path, **hostile, **twice))
+    refused = [row for row in rows if str(row["draws"]).startswith("refused")]
+    assert [row["file"] for row in refused] == sorted(f"{name}.json" for name in hostile)
+    assert len(sentences) == len(hostile) + 2  # three files are Mia's
+    for sentence in sentences:
+        assert "\n" not in sentence
+        assert len(sentence) < 300
+    assert "second.json has the name 'Mia', as first.json has; ask which file counts" in sentences
+    assert "beta.json has a run with another beta: 9.0 instead of" in "\n".join(sentences)
+    right = [row["right"] for row in rows if row["file"] == "wrong.json"]
+    assert right == ["no: not an answer to this question", "no"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("Look at step 1.", "It is {alpha}.", "stop 1 shows {alpha}, a number of the recorded run"),
+        ('lit = "text"\n\n[stop.ask]\nquestion = "How', 'at = { run = "watch", step = 1 }\n'
+         'lit = "text"\n\n[stop.ask]\nquestion = "How', "it has 2 runs"),
+        ('fact = "alpha"\nwithin = 1', 'fact = "reward"\nwithin = 1\nspot = true', "for a spot"),
+    ],
+)  # fmt: skip
+async def test_a_lesson_that_cannot_be_homework_is_refused_in_a_sentence(
+    folder, tmp_path, old, new, sentence
+):
+    path = hand_in(folder, tmp_path) / "1-own.toml"
+    RUNS.setdefault("few", folder / "few.jsonl")
+    assert LESSON.count(old) == 1
+    path.write_text(LESSON.replace(old, new), encoding="utf-8")
+    with pytest.raises(InvalidLesson, match="own cannot be homework") as error:
+        homework_page(read_lesson(path))
+    assert sentence in str(error.value)
+
+
+async def test_a_folder_without_its_lesson_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(InvalidLesson, match="has 0 lessons; put that of the homework"):
+        await grade_folder(tmp_path)
