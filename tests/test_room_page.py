@@ -62,7 +62,8 @@ async def room(browser: Any, toy_app: str) -> AsyncIterator[Class]:
     await lead.fill("#room-prompt", f"{PROMPT} {HOSTILE}")
     await lead.fill("#room-answer", ANSWER)
     were = await lead.evaluate("history.length")
-    await lead.dblclick("text=Open the room")  # a nervous instructor opens one room
+    await lead.click("text=Open the room")
+    await lead.dblclick("text=Use it anyway")  # a nervous instructor opens one room
     await lead.wait_for_selector(".room-qr")
     assert await lead.evaluate("history.length") == were + 1
     phone = {"width": 390, "height": 844}
@@ -197,7 +198,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     for name in ("mean reward: model alone", "class, later half", "target", "R-hat"):
         assert await lead.locator(f".room-numbers dt:text-is('{name}')").count() == 1
     await lead.keyboard.press("Space")
-    await lead.wait_for_selector("text=Run")
+    await lead.wait_for_selector(".room-controls >> text=Run")
     for page in phones:
         await page.wait_for_selector("text=the class is paused")
     await lead.click("[aria-label='Next chain']")
@@ -209,7 +210,8 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
 
 async def test_each_line_has_its_number_and_a_press_on_it_shows_its_text(room):
     lead, phones = room.lead, room.phones
-    assert await lead.locator("svg.room-class .room-name").all_text_contents() == ["1", "2"]
+    names = await lead.locator("svg.room-class .room-name").all_text_contents()
+    assert sorted(names) == ["1", "2"]
     for number, phone in enumerate(phones, start=1):
         name = lead.locator(f"svg.room-class .room-name:text-is('{number}')")
         box = await name.bounding_box()
@@ -263,6 +265,42 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
     assert errors == []
     await lead.keyboard.press("5")
     await lead.click("text=Close this room for good")
+    for page in (lead, phone):
+        await page.context.close()
+
+
+async def test_a_class_with_another_model_is_drawn_on_the_server_at_a_pace_that_is_stated_before(
+    browser, toy_app
+):
+    errors: list[str] = []
+    lead = await opened(browser, errors, f"{toy_app}room", viewport={"width": 1280, "height": 720})
+    assert await lead.is_visible("text=Each phone draws its own chain, about two steps per second.")
+    await lead.fill("#room-prompt", "Discuss Wittgenstein's Tractatus; be epigrammatic.")
+    await lead.click("text=Open the room")
+    await lead.wait_for_selector("text=was not made for a text like this")
+    assert await find_violations(lead) == []
+    await lead.click("text=/^Use SmolLM2 135M/")
+    assert await lead.input_value("#room-lm") == "smollm2-135m"
+    assert await lead.input_value("#room-rm") == "mood"
+    assert await lead.input_value("#room-beta") == "0.3"
+    await lead.wait_for_selector("text=/With 30 members, a step of the class takes up to \\d+ s/")
+    await lead.click("text=Open the room")
+    await lead.wait_for_selector(".room-qr")
+    phone = await opened(browser, errors, lead.url, viewport={"width": 390, "height": 844})
+    where = "Drawn on the server: a browser has the embedded models only."
+    await phone.wait_for_selector(f".room-where:text-is('{where}')")
+    await lead.keyboard.press("n")
+    await phone.wait_for_selector("text=step 0 of 60 · the class is paused")
+    await lead.keyboard.press("5")
+    await lead.wait_for_selector("#room-lm:visible")
+    assert await lead.input_value("#room-lm") == "smollm2-135m"
+    await lead.fill("#room-beta", "0.7")
+    await lead.click("text=Start again with these")  # no second warning
+    await lead.wait_for_selector(".room-numbers dd:text-is('0.7')")
+    await lead.keyboard.press("5")
+    await lead.click("text=Close this room for good")
+    await phone.wait_for_selector("text=has closed this room")
+    assert errors == []
     for page in (lead, phone):
         await page.context.close()
 
@@ -470,7 +508,8 @@ FIGURES = {
 @pytest.mark.parametrize("size", [(1280, 720), (1024, 768)])
 async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size):
     stage = {"code": "ABCDEFGH", "prompt": PROMPT, "beta": 0.5, "steps": 60, "round": 0, "goal": -1,
-             "opened": False, "trouble": "", "reference": None, "stop": None}  # fmt: skip
+             "opened": False, "trouble": "", "reference": None, "stop": None,
+             "run": {"lm": "embedded", "rm": "embedded"}}  # fmt: skip
     walk = [(k, -2.0 + (k * t) % 3) for t in range(40) for k in (1, 2, 3)]
     states = {
         "empty": {"room": stage, "class": CLASS, "from": 0, "walk": []},

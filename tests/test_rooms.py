@@ -36,13 +36,14 @@ from components.room.rooms import (
     normalize_code,
 )
 from components.room.routes import room_routes
-from components.room.service import TABS, RoomService
+from components.room.service import ANY_REWARD, TABS, RoomService
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
+from qalign_core.registry import entries
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step, TokenScore
 from qalign_study.measure.diagnostics import agreement
@@ -397,8 +398,9 @@ def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(settings):
 
 
 def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
-    run = build_class_run({**SETTINGS, "lm": "other/model", "steps": 10**6, "chains": 5000}, Caps())
-    assert (run.lm, run.steps, run.chains) == ("embedded", 60, 1000)
+    sent = {**SETTINGS, "temperature": 2, "steps": 10**6, "chains": 5000}
+    run = build_class_run(sent, Caps())
+    assert (run.temperature, run.steps, run.chains) == (1, 60, 1000)
 
 
 # Chains, drawn with toy models.
@@ -1004,6 +1006,67 @@ def test_the_instructor_sees_how_many_answers_are_right_once_they_are_open(clock
     assert class_message(room, 0)["right"] == 1
     room.turn(0)
     assert class_message(room, 0)["right"] is None
+
+
+async def test_a_class_has_any_models_that_the_server_offers_and_the_server_draws_for_all(service):
+    loaded: list[tuple[str, str]] = []
+    models = {"lm": "smollm2-135m", "rm": "0.5*mood + 0.5*length:12"}
+
+    def load(lm: str, rm: str, sampling: object) -> tuple[ToyLM, ToyRM]:
+        loaded.append((lm, rm))
+        return ToyLM(), ToyRM()
+
+    service._runs._load = load
+    lead = await service.open({**SETTINGS, **models}, "here")
+    room = service.rooms.find(lead["code"])
+    token = service.join(lead["code"], "")["token"]
+    member = room.members[key_of(token)]
+    stream = service.follow(room.code, token, draws=True)  # its browser would draw other models
+    async with aclosing(stream):  # type: ignore[type-var]
+        assert (
+            "embedded models only" in (await heard(stream, lambda e: True))[0]["room"]["no_browser"]
+        )
+        assert member.drawer == "server"
+        await do(service, lead, "run")
+        await until(lambda: member.t == 40 and len(room.pool) == POOL)
+        assert set(loaded) == {tuple(models.values())}
+        saved = (await service.lead(lead["code"], lead["token"], {"do": "keep"}))["session"]
+        again = service.rooms.find((await service.open({"session": saved}, "there"))["code"])
+        assert (again.run.lm, again.run.rm) == tuple(models.values())
+        await do(service, lead, "again", lm="embedded", rm="embedded")
+        assert (room.run.prompt, room.run.lm, member.drawer) == (PROMPT, "embedded", "browser")
+        assert room_message(room)["no_browser"] == ""
+        assert room.pool == []  # of the models before
+
+
+@pytest.mark.parametrize("name", ["lm", "rm"])
+@pytest.mark.parametrize("model", ["other/model", "/etc", 7, "x" * 4000, "http://127.0.0.1"])
+async def test_a_model_that_is_not_offered_opens_no_room(service, name, model):
+    with pytest.raises(HTTPRefusal) as error:
+        await service.open({**SETTINGS, name: model}, "here")
+    assert error.value.status == 422
+    assert list(service.rooms) == []
+
+
+async def test_a_problem_that_a_model_was_not_made_for_gets_a_warning_and_another_model(service):
+    essay = {**SETTINGS, "prompt": "Discuss Wittgenstein's Tractatus; be epigrammatic."}
+    reply = await service.check_prompt(essay)
+    assert "was not made for a text like this" in reply["warning"]
+    assert (reply["lm"], reply["rm"]) == ("smollm2-135m", ANY_REWARD)
+    for fitting in (essay | {"lm": "smollm2-135m"}, {"prompt": "Tom has 5 eggs. How many?"}):
+        assert await service.check_prompt(fitting) == {}
+    with pytest.raises(HTTPRefusal, match="does not offer"):
+        await service.check_prompt(essay | {"lm": "other/model"})
+
+
+def test_the_models_of_the_page_are_those_of_the_server_and_their_pace_is_stated(service):
+    service._runs.durations["smollm2-135m"] = 64, 32.0
+    models = service.describe_models()
+    assert {kind: list(each) for kind, each in models.items()} == {
+        kind: list(titles) for kind, titles in service._runs.offer.models.items()
+    }
+    assert models["lm"]["smollm2-135m"]["pace"] == 0.5  # as its last run took
+    assert models["lm"]["smollm2-360m"]["pace"] == entries()["lm", "smollm2-360m"].run_seconds / 32
 
 
 async def test_all_screens_are_told_when_the_room_is_closed(service):

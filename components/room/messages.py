@@ -13,6 +13,7 @@ from components.room.rooms import POOL, TRIES, Member, Room
 from qalign_core.decide.methods import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
+from qalign_study.export.browser import unsupported_reason
 from qalign_study.measure.diagnostics import MIN_STATES, agreement
 from qalign_study.sheet.convergence import trust
 
@@ -36,6 +37,7 @@ def room_message(room: Room) -> dict[str, Any]:
         "goal": room.goal,
         "opened": room.stop in room.opened,
         "trouble": room.trouble,
+        "no_browser": unsupported_reason(room.run),
         "run": {name: getattr(room.run, name) for name in RUN_SETTINGS},
         "pace": room.caps.pace,
         "every": room.every,

@@ -64,17 +64,24 @@ def _page_ends() -> tuple[str, str]:
     return before, f"</script><script>{script}QAlignRoom.open();</script></body></html>\n"
 
 
-def page(caps: Caps, lessons: Sequence[Mapping[str, Any]], own: Iterable[Problem] = ()) -> str:
+def page(
+    caps: Caps,
+    lessons: Sequence[Mapping[str, Any]],
+    models: Mapping[str, Mapping[str, Any]],
+    own: Iterable[Problem] = (),
+) -> str:
     """Return the page.
 
     Args:
         caps: of rooms.
         lessons: the entries of the lessons that a class may take.
+        models: on offer, as `RoomService.describe_models` returns them.
         own: the operator's problems.
     """
     offered = {
         "lessons": lessons,
         "problems": problems(own),
+        "models": models,
         "members": caps.members,
         "text": caps.text,
     }

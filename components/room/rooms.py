@@ -153,6 +153,7 @@ class Member:
         states: of the chain so far, without their tokens.
         replay_until: the step that the chain of a saved class had reached; up to it, the chain is
             drawn again without waiting for the class.
+        draws: whether the member's browser is able to draw a chain.
         drawer: "browser" or "server", or "" if neither draws the chain.
         last: the step that the server drew last; None if a browser went on from there.
         since: the step at which the chain reached its present state.
@@ -174,6 +175,7 @@ class Member:
     times: dict[int, str] = field(default_factory=dict)
     states: list[ScoredResponse] = field(default_factory=list)
     replay_until: int = -1
+    draws: bool = False
     drawer: str = ""
     last: Step | None = None
     since: int = 0
@@ -527,11 +529,17 @@ class Room:
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
         self.text = None
         self._answers.clear()  # otherwise they would grow with every round
+        if not self.samples_as(run):
+            self.pool = []
         if run.prompt != self.run.prompt:
-            self.pool, self.solved = [], False
+            self.solved = False
         self.run = run
         self.round += 1
         self._touch()
+
+    def samples_as(self, run: Run) -> bool:
+        """Return whether samples of the model alone in this room are those of a run too."""
+        return (run.prompt, run.lm, run.rm) == (self.run.prompt, self.run.lm, self.run.rm)
 
     def fail(self, sentence: str) -> None:
         """Stop the chains because the models failed."""
@@ -715,7 +723,7 @@ def build_class_run(
     """Build the run of a class from an instructor's request.
 
     Args:
-        request: problem, answer and beta; missing ones are taken from `usual`.
+        request: problem, answer, beta and the two models; missing ones are taken from `usual`.
         caps: of rooms.
         usual: the present settings.
 
@@ -723,7 +731,9 @@ def build_class_run(
         HTTPRefusal: one of them is invalid.
     """
     settings = {
-        key: request[key] for key in ("prompt", "reference", "beta") if request.get(key) is not None
+        key: request[key]
+        for key in ("prompt", "reference", "beta", "lm", "rm")
+        if request.get(key) is not None
     }
     try:
         run = Run.read(

@@ -44,7 +44,8 @@ def room_routes(
     """
 
     async def show(request: Request) -> Response:
-        return HTMLResponse(page(service.rooms.caps, lessons, own), headers=SAFE)
+        content = page(service.rooms.caps, lessons, service.describe_models(), own)
+        return HTMLResponse(content, headers=SAFE)
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client and not hidden else ""
@@ -64,6 +65,9 @@ def room_routes(
         events = service.follow(query.get("code"), _token(request), draws=draws, waits=waits)
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
+    def check(_: object, __: str, request: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+        return service.check_prompt(request)
+
     def join(code: object, token: str, _: object) -> dict[str, Any]:
         return service.join(code, token)
 
@@ -71,8 +75,8 @@ def room_routes(
         service.require_instructor(code, token)
         return {"rows": await asyncio.to_thread(qr_rows, request.get("link"))}
 
-    actions = {"join": join, "qr": qr, "predict": service.predict, "name": service.set_name,
-               "states": service.record_states,
+    actions = {"check": check, "join": join, "qr": qr, "predict": service.predict,
+               "name": service.set_name, "states": service.record_states,
                "score": service.score_text, "lead": service.lead}  # fmt: skip
     handlers = {"open": open_room, **{name: answer_json(act) for name, act in actions.items()}}
     return [

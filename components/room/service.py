@@ -38,14 +38,17 @@ from components.room.rooms import (
     normalize_code,
 )
 from components.room.snapshot import read_session, restore, save_class
+from components.session.gpu import is_lent
 from components.session.runs import Feed, Runs
 from components.session.user_text import check_scores_tokens, log_target, read_words, score_text
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import QAlignError
+from qalign_core.registry import entries, is_foreign
 from qalign_core.run import Run
 from qalign_core.types import Step
+from qalign_study.export.browser import unsupported_reason
 from qalign_study.serve.refusal import HTTPRefusal
 
 LOOK = 0.25
@@ -63,6 +66,8 @@ SHARE = 0.5
 MAX_ADDRESSES = 1024
 SCREENS = 16
 """The most screens that may show the instructor's view at once."""
+ANY_REWARD = "mood"
+"""The reward for any text where this server has no reward model for it."""
 TABS = 4
 """The most screens of one member: one is served, and the others wait."""
 
@@ -95,7 +100,7 @@ class RoomService:
         """Open a room; returns its code and the instructor's token.
 
         Args:
-            request: problem, answer, beta and the name of a lesson.
+            request: problem, answer, beta, the two models and the name of a lesson.
             address: of the caller; "" where a proxy hides it.
 
         Raises:
@@ -115,7 +120,7 @@ class RoomService:
                 "wait: a room ends 15 minutes after its last screen has left",
             )
         name, lesson = settings.get("lesson") or "", None
-        run = build_class_run(settings, self.rooms.caps, session and {"seed": session["seed"]})
+        run = self._build_run(settings, session and {"seed": session["seed"]})
         if name:
             try:
                 lesson = await asyncio.to_thread(self._load_lesson, str(name)[:60])
@@ -141,6 +146,68 @@ class RoomService:
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.create_task(self._sweep(), name="rooms that are over")
         return {"code": room.code, "token": room.lead}
+
+    def _build_run(self, request: Mapping[str, object], usual: Mapping[str, object] | None) -> Run:
+        """Build the run of a class with models that this server offers.
+
+        Raises:
+            HTTPRefusal: a setting is invalid, or a model is not offered.
+        """
+        run = build_class_run(request, self.rooms.caps, usual)
+        try:
+            self._runs.offer.check(run.lm, run.rm)
+        except QAlignError as error:
+            raise HTTPRefusal(422, str(error)) from error
+        if is_lent(run.lm, run.rm):
+            raise HTTPRefusal(
+                422,
+                f"this server lends its GPU to one run at a time, which {run.lm} needs; "
+                "choose the embedded model",
+            )
+        return run
+
+    def describe_models(self) -> dict[str, dict[str, dict[str, object]]]:
+        """Return the models on offer by kind and id: title, seconds per step, and a fitting beta.
+
+        The seconds are those of one chain, as the last run of the model took or as its size lets
+        expect; None for a model of unknown size.
+        """
+        offered: dict[str, dict[str, dict[str, object]]] = {}
+        for kind, titles in self._runs.offer.models.items():
+            offered[kind] = {}
+            for id, title in titles.items():
+                entry = entries()[kind, id]
+                pace = entry.run_seconds / 32 if entry.parameters else None
+                if id in self._runs.durations:
+                    steps, seconds = self._runs.durations[id]
+                    pace = seconds / max(1, steps)
+                offered[kind][id] = {"title": title, "pace": pace, "beta": entry.beta or None}
+        return offered
+
+    async def check_prompt(self, request: Mapping[str, object]) -> dict[str, Any]:
+        """Check whether the chosen model was made for a text like the problem.
+
+        Returns:
+            {} if it was; else {"warning": a sentence, "lm", "rm", "title": of models that were
+            made for any text, or None}.
+
+        Raises:
+            HTTPRefusal: a setting is invalid, or a model is not offered.
+        """
+        run, offer = self._build_run(request, None), self._runs.offer
+        if not await asyncio.to_thread(is_foreign, run.lm, run.prompt):
+            return {}
+        lm, rm = (offer.for_any_text(kind) for kind in ("lm", "rm"))
+        if rm is None or not entries()["rm", rm].is_present:
+            rm = ANY_REWARD
+        title = offer.models["lm"].get(run.lm, run.lm)
+        return {
+            "warning": f"“{title}” was not made for a text like this, and will probably write "
+            "about something else.",
+            "lm": lm,
+            "rm": rm,
+            "title": entries()["lm", lm].title if lm else None,
+        }
 
     def join(self, code: object, token: object) -> dict[str, Any]:
         """Return a new place in a room, or the place of a token.
@@ -252,10 +319,11 @@ class RoomService:
             case "run" | "step" | "rest" as what:
                 room.set_goal(what, self.rooms.clock())
             case "again":
-                problem = {"prompt": room.run.prompt, "reference": room.run.reference or ""}
+                names = ("prompt", "reference", "beta", "lm", "rm")
+                present = {name: getattr(room.run, name) for name in names}
                 if "prompt" in request:  # a new problem has a new answer
-                    problem = {}
-                run = build_class_run(request, self.rooms.caps, {"beta": room.run.beta, **problem})
+                    del present["prompt"], present["reference"]
+                run = self._build_run(request, {k: v for k, v in present.items() if v is not None})
                 self._restart(room, run)
             case "door":
                 room.set_door(bool(request.get("open")))
@@ -320,7 +388,8 @@ class RoomService:
     def _assign_drawer(self, room: Room, member: Member, draws: bool) -> None:
         """Let the browser draw a member's chain, or the server if it can draw one more."""
         tasks, name = self._tasks[room], f"chain {member.number}"
-        if draws:
+        member.draws = draws
+        if draws and not unsupported_reason(room.run):
             member.drawer = "browser"
             if name in tasks:
                 tasks.pop(name).cancel()
@@ -410,7 +479,7 @@ class RoomService:
 
     def _restart(self, room: Room, run: Any) -> None:
         """Restart all chains from a first draft; samples of an unchanged problem are kept."""
-        redraw, tasks = run.prompt != room.run.prompt, self._tasks[room]
+        redraw, tasks = not room.samples_as(run), self._tasks[room]
         for name in list(tasks):
             if name != "pool" or redraw:
                 tasks.pop(name).cancel()
@@ -418,10 +487,8 @@ class RoomService:
         if redraw:
             self._start_task(room, "pool", partial(self._draw_pool, room))
         for member in room.members.values():
-            if member.drawer == "server":
-                self._start_task(
-                    room, f"chain {member.number}", partial(self._draw_chain, room, member)
-                )
+            if member.drawer or member.streams:
+                self._assign_drawer(room, member, member.draws)
 
     async def _run_guarded(self, room: Room, work: Work) -> None:
         try:

@@ -37,7 +37,7 @@ def save_class(room: Room) -> dict[str, Any]:
         "code": room.code, "prompt": room.run.prompt, "reference": room.run.reference or "",
         "beta": room.run.beta, "seed": room.run.seed, "stop": room.stop, "solved": room.solved,
         "lesson": room.lesson.name if room.lesson else "", "opened": list(room.opened),
-        "named": room.named,
+        "named": room.named, "lm": room.run.lm, "rm": room.run.rm,
         "members": members,
     }  # fmt: skip
     table = csv_of(pd.DataFrame(_rows(room), columns=COLUMNS))

@@ -23,6 +23,7 @@ const LONGEST = 2000; // characters, as components/session/user_text.py has it
  * @property {Omit<import("../engine/record.js").Run, "chains" | "pool" | "reference">} run
  * @property {number} pace seconds between two steps
  * @property {number} every seconds between two batches of a browser that draws
+ * @property {string} no_browser why browsers cannot draw this class's chains; "" if they can
  * @property {boolean} opened
  * @property {string} trouble
  * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
@@ -91,15 +92,17 @@ export async function memberView(host, seat) {
     reopen();
   });
 
+  const reason = () => why || room?.no_browser || "";
+
   function draw() {
     if (!room || !mine) return;
-    const all = why ? mine : { ...mine, ...own.toMessage() };
+    const all = reason() ? mine : { ...mine, ...own.toMessage() };
     put(who, `You are number ${mine.number}`);
     put(trouble, room.trouble);
     show(trouble, room.trouble);
     name.draw(room, mine);
     stop.draw(room, all);
-    chain.draw(room, all, why);
+    chain.draw(room, all, reason());
     hand.draw(all);
   }
 
@@ -115,7 +118,8 @@ export async function memberView(host, seat) {
     if (message.over || waits) return waits;
     room = message.room ?? room;
     mine = message.mine ?? mine;
-    if (room && mine && !why) own.update(room, mine);
+    if (room && mine && !reason()) own.update(room, mine);
+    else own.stop();
     draw();
     return true;
   }

@@ -73,7 +73,7 @@ function start(host, offered) {
     }
   };
   const open = settings(offered, "Open the room",
-    (problem) => begin({ lesson: lessons.value, named: named.checked, ...problem }),
+    (chosen) => begin({ lesson: lessons.value, named: named.checked, ...chosen }),
     h("label", { for: lessons.id }, "Lesson"), lessons,
     h("label.names", { for: named.id }, named, " Members give their names, which only the saved "
       + "class shows"));

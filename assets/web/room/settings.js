@@ -1,50 +1,126 @@
-/* What a class works on: a problem, its answer and β. */
-import { show } from "../dom.js";
-import { h } from "./drawing.js";
+/* What a class works on: models, a problem, its answer and β. */
+import { put, show } from "../dom.js";
+import { button, h } from "./drawing.js";
+import { BROKE, Refusal, ask } from "./net.js";
 
 /** @typedef {{ prompt: string, reference: string, beta: number }} Problem */
+/**
+ * A model on offer: `pace` is the seconds that a step of one chain takes.
+ * @typedef {{ title: string, pace: number | null, beta: number | null }} Model
+ */
 /**
  * The lessons, problems and limits that the server offers.
  * @typedef {object} Offered
  * @property {import("../learn/learn.js").Entry[]} lessons
  * @property {Problem[]} problems
+ * @property {Record<"lm" | "rm", Record<string, Model>>} models by kind and id
  * @property {number} members
  * @property {number} text characters of a problem
  */
 
+const CLASS = 30; // members, for the pace that is stated before a room opens
+
 /**
- * A form for problem and β.
+ * A form for models, problem and β. A problem that the language model was not made for is sent only
+ * after a warning, which offers another model.
  * @param {Offered} offered
  * @param {string} label of its button
- * @param {(settings: { prompt?: string, reference?: string, beta: string }) => Promise<void>} done
+ * @param {(settings: { prompt?: string, reference?: string, beta: string, lm: string, rm: string })
+ *   => Promise<void>} done
  * @param {...HTMLElement} first the fields above the problem
  */
-export function settings({ problems, text }, label, done, ...first) {
+export function settings({ problems, text, models }, label, done, ...first) {
   const select = h("select", { id: "room-problems", onchange: () => take(Number(select.value)) },
     ...problems.map(({ prompt }, k) => h("option", { value: k }, `${prompt.slice(0, 60)}…`)),
     h("option", { value: -1 }, "a problem of your own"));
   const prompt = h("textarea", { id: "room-prompt", rows: 3, maxlength: text, oninput: own });
   const answer = h("input", { id: "room-answer", maxlength: 40, oninput: own });
   const beta = h("input", { id: "room-beta", type: "number", step: "any", min: 0.001 });
+  const lm = menu("lm", models.lm, describe);
+  const rm = menu("rm", models.rm, () => {
+    beta.value = String(models.rm[rm.value]?.beta ?? beta.value);
+    describe();
+  });
+  const pace = h("p.quiet", { role: "status" });
+  const warning = h("p.warn", { role: "alert", hidden: true });
+  const status = h("p.status", { role: "alert" });
   const current = { prompt: "", reference: "" };
   const send = h("button.send", { type: "submit" }, label);
+  let confirmed = ""; // the model and problem that are used in spite of a warning
   const node = h("form", {
     novalidate: true,
     onsubmit: async (/** @type {Event} */ event) => {
       event.preventDefault();
       if (send.disabled) return;
-      const same = prompt.value === current.prompt && answer.value === current.reference;
-      const problem = same ? {} : { prompt: prompt.value, reference: answer.value };
       send.disabled = true; // A second press would send the same request again.
-      await done({ beta: beta.value, ...problem });
+      await submit();
       send.disabled = false;
     },
   }, ...first,
   h("label", { for: select.id }, "Problem"), select, prompt,
   h("div.row",
+    h("div", h("label", { for: lm.id }, "Model"), lm),
+    h("div", h("label", { for: rm.id }, "Reward"), rm)), pace,
+  h("div.row",
     h("div", h("label", { for: answer.id }, "Right answer, if any"), answer),
     h("div", h("label", { for: beta.id }, "β: small follows the reward"), beta),
-    send));
+    send), warning, status);
+
+  async function submit() {
+    const same = prompt.value === current.prompt && answer.value === current.reference;
+    const problem = same ? {} : { prompt: prompt.value, reference: answer.value };
+    const chosen = { beta: beta.value, lm: lm.value, rm: rm.value, ...problem };
+    const key = lm.value + prompt.value;
+    put(status, "");
+    if (key !== confirmed) {
+      try {
+        const reply = await ask("check", { ...chosen, prompt: prompt.value });
+        if (reply.warning) {
+          warn(reply, key);
+          return;
+        }
+      } catch (error) {
+        put(status, error instanceof Refusal ? error.message : BROKE);
+        return;
+      }
+    }
+    show(warning, false);
+    await done(chosen);
+  }
+
+  /**
+   * @param {{ warning: string, lm: string | null, rm: string, title: string }} reply
+   * @param {string} key of the model and problem
+   */
+  function warn(reply, key) {
+    const use = button("ctl", {
+      onclick: () => {
+        lm.value = reply.lm ?? lm.value;
+        rm.value = reply.rm;
+        rm.dispatchEvent(new Event("change"));
+        show(warning, false);
+      },
+    }, `Use ${reply.title}`);
+    const anyway = button("ctl", {
+      onclick: () => {
+        confirmed = key;
+        node.requestSubmit();
+      },
+    }, "Use it anyway");
+    warning.replaceChildren(reply.warning, h("span.row", ...(reply.lm ? [use] : []), anyway));
+    show(warning, true);
+  }
+
+  /** Say which machine draws, and how fast. */
+  function describe() {
+    const seconds = models.lm[lm.value]?.pace ?? null;
+    put(pace, lm.value === "embedded" && rm.value.startsWith("embedded")
+      ? "Each phone draws its own chain, about two steps per second."
+      : `This server draws all chains. ${seconds === null ? "The model's speed is not known yet."
+        : `With ${CLASS} members, a step of the class takes up to ${
+          Math.max(1, Math.round(CLASS * seconds))} s.`}`);
+  }
+
   prompt.setAttribute("aria-label", "The problem's text");
 
   function own() {
@@ -61,15 +137,23 @@ export function settings({ problems, text }, label, done, ...first) {
   }
 
   take(0);
+  describe();
   return {
     node,
     /**
      * Show the settings of a room, once per round.
-     * @param {{ prompt: string, beta: number, round: number, reference: string | null }} room
+     * @param {{ prompt: string, beta: number, round: number, reference: string | null,
+     *   run: { lm: string, rm: string } }} room
      */
     fill(room) {
-      if (node.dataset.round === room.prompt + room.beta) return;
-      node.dataset.round = room.prompt + room.beta;
+      const { lm: model, rm: reward } = room.run;
+      const round = [room.prompt, room.beta, model, reward].join();
+      if (node.dataset.round === round) return;
+      node.dataset.round = round;
+      lm.value = model;
+      rm.value = reward;
+      confirmed = model + room.prompt;
+      describe();
       const k = problems.findIndex((each) => each.prompt === room.prompt);
       current.prompt = room.prompt;
       current.reference = problems[k]?.reference ?? room.reference ?? "";
@@ -81,3 +165,11 @@ export function settings({ problems, text }, label, done, ...first) {
     },
   };
 }
+
+/**
+ * @param {string} kind
+ * @param {Record<string, Model>} models
+ * @param {() => void} onchange
+ */
+const menu = (kind, models, onchange) => h("select", { id: `room-${kind}`, onchange },
+  ...Object.entries(models).map(([id, { title }]) => h("option", { value: id }, title)));
