@@ -12,7 +12,6 @@ options from the fields, so a new setting is one new field:
 """
 
 import math
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
@@ -65,7 +64,7 @@ def check_count(name: str, value: int, minimum: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of a server; each is an environment variable, `QALIGN_MAX_STEPS` and so on.
+    """Caps of a server on the settings of its runs.
 
     Attributes:
         steps: proposals per chain.
@@ -85,25 +84,6 @@ class Limits:
     queue: int = 64
     tokens: int = 512
     prompt: int = 4000
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the default limits, overridden by environment variables.
-
-        Raises:
-            InvalidSetting: a variable is not a whole number above 0.
-        """
-        values: dict[str, int] = {}
-        for cap in fields(cls):
-            name = f"QALIGN_MAX_{cap.name.upper()}"
-            if name in environment:
-                text = environment[name].strip()
-                if not (text.isdecimal() and len(text) < 16 and int(text)):
-                    raise InvalidSetting(
-                        f"{name} must be a whole number above 0, got {short_repr(text)}"
-                    )
-                values[cap.name] = int(text)
-        return cls(**values)
 
 
 def setting(

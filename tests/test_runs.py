@@ -22,6 +22,7 @@ from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, Inval
 from qalign_core.models.progress import tell
 from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.run import Limits, Run
+from qalign_study.serve.limits import read_limits
 
 OFFER = Offer(names=())
 
@@ -165,10 +166,10 @@ def test_a_page_is_updated_ten_times_a_second_and_less_often_in_a_crowd():
 
 
 def test_limits_come_from_the_environment_and_bad_ones_are_named():
-    assert Limits.from_environment({"QALIGN_MAX_STEPS": "32"}).steps == 32
+    assert read_limits({"QALIGN_MAX_STEPS": "32"}).steps == 32
     for bad in ("0", "-1", "many", "", "9" * 5000):
         with pytest.raises(InvalidSetting, match="QALIGN_MAX_RUNS"):
-            Limits.from_environment({"QALIGN_MAX_RUNS": bad})
+            read_limits({"QALIGN_MAX_RUNS": bad})
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
 from qalign_core.run import Limits, Run, Sampling
 from qalign_core.types import Trace
+from qalign_study.serve.limits import read_limits
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
 ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
@@ -146,7 +147,7 @@ class Runs:
         load: ModelLoader = _load,
         offer: Offer | None = None,
     ) -> None:
-        self.limits = limits or Limits.from_environment()
+        self.limits = limits or read_limits()
         self.offer = offer or Offer.from_environment()
         self._load = load
         self._running: set[object] = set()

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from qalign_core.errors import InvalidSetting, on_disk
 from qalign_core.models.chat import TemplatedLanguageModel
 from qalign_core.record.runner import record
-from qalign_core.run import Limits, Run
+from qalign_core.run import Run
 from qalign_core.validation import short_repr
 from qalign_study.commands import shared
 
@@ -42,6 +42,7 @@ async def command(options: argparse.Namespace) -> None:
     try:
         import uvicorn
 
+        from qalign_study.serve.limits import read_limits
         from qalign_study.serve.log import limit_log
         from qalign_study.serve.origins import LOCAL, OriginPolicy
         from qalign_study.serve.routes import ChatAPI
@@ -50,7 +51,7 @@ async def command(options: argparse.Namespace) -> None:
             "serve needs starlette and uvicorn; pip install 'qalign-explorer[serve]'"
         ) from error
 
-    limits = Limits.from_environment({**USUAL, **os.environ})
+    limits = read_limits({**USUAL, **os.environ})
     key = os.environ.get("QALIGN_API_KEY", "") if options.key is None else options.key
     if options.host not in LOCAL and not key:
         raise InvalidSetting(

@@ -7,7 +7,9 @@ Examples:
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
@@ -113,6 +115,12 @@ async def command(options: argparse.Namespace) -> None:
         device=options.device,
         notify=lambda sentence: print(sentence, file=sys.stderr),
     )
+    _print_report(report)
+    print(f"--rm {options.out}")
+
+
+def _print_report(report: Mapping[str, Any]) -> None:
+    """Print the pairs, the cost of the training, and its accuracy on held-out pairs."""
     trained = report["training"]
     print(f"{report['pairs']} pairs of {report['learned_from']} problems")
     print(
@@ -125,4 +133,3 @@ async def command(options: argparse.Namespace) -> None:
         share = "none" if None in ends else format_value(Measured(*ends, accuracy["problems"]))
         count = f"{accuracy['pairs']:,} of {accuracy['problems']:,} problems"
         print(f"held-out {of} in order, %: {share}, {count}")
-    print(f"--rm {options.out}")
