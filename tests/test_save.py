@@ -97,6 +97,16 @@ async def test_a_run_is_saved_as_a_page_that_plays(page, visit, tmp_path):
     assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
 
 
+async def test_a_page_that_draws_is_offered_only_for_a_run_that_a_browser_draws(page):
+    live = page.get_by_role("button", name="Page that draws, as HTML")
+    for name, reason in (("cheerful", "a browser has the embedded models only"), ("watch", "")):
+        await open_menu(page, (ROOT / f"assets/runs/{name}.jsonl").read_text("utf-8"), 1)
+        words = f"No page that draws: {reason}." if reason else "it can also draw new runs."
+        await page.wait_for_selector(f".qs-dialog p:has-text('{words}')")
+        assert await live.is_visible() == (not reason)
+        await page.keyboard.press("Escape")
+
+
 async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(page, visit, tmp_path):
     text = block_trace()
     steps = parse_trace(text).steps

@@ -68,12 +68,15 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
 
 
 def link_of(header: str) -> dict[str, str]:
-    """The query of a link that draws a run again, from the first line of its trace.
+    """Return the query of a link that draws a run again, from the first line of its trace.
+
+    "undrawable" is the reason why a browser cannot draw it, "" if it can.
 
     Raises:
         InvalidTrace: it is no header.
     """
-    return {"query": parse_header(header).run.query()}
+    run = parse_header(header).run
+    return {"query": run.query(), "undrawable": unsupported_reason(run)}
 
 
 def _drawer(form: RunForm, sets: Iterable[str]) -> tuple[gr.Dropdown, gr.Button, gr.Button]:

@@ -100,3 +100,16 @@ def test_the_command_exports_the_page_that_the_checkout_exports(programs, tmp_pa
         ran(*command, "export", trace, "--html", tmp_path / f"{name}.html", folder=folder)
     pages = [(tmp_path / f"{name}.html").read_text("utf-8") for name in ("wheel", "tree")]
     assert pages[0] == pages[1]
+
+
+def test_the_command_writes_a_lesson_that_runs_and_a_page_of_homework(programs, tmp_path):
+    lesson = tmp_path / "1-mine.toml"
+    ran(programs / "qalign", "lesson", "new", lesson, folder=tmp_path)
+    checked = ran(programs / "qalign", "lesson", "check", lesson, folder=tmp_path)
+    assert checked == "1-mine.toml: 3 stops, no faults\n"
+    text = re.sub(
+        r'^text = ".*"', 'text = "Look at your run."', lesson.read_text("utf-8"), flags=re.M
+    )
+    lesson.write_text(text, encoding="utf-8")
+    ran(programs / "qalign", "export", lesson, "--html", "homework.html", folder=tmp_path)
+    assert (tmp_path / "homework.html").stat().st_size > 4_000_000

@@ -13,7 +13,7 @@ import { COLOURS, drawStep, momentOf, votesFigure } from "./step.js";
 /**
  * What the page does itself: each says in a sentence how it went.
  * @typedef {{ link: (tell: Tell) => unknown, page: (live: boolean, tell: Tell) => unknown,
- *   trace: () => unknown }} Deeds
+ *   trace: () => unknown, linked: () => Promise<import("../shell/shell.js").Linked> }} Deeds
  */
 
 const { h, button } = builder("qs-");
@@ -135,6 +135,16 @@ function open(player, element, deeds) {
   const tell = (/** @type {string} */ sentence) => put(status, sentence);
   const animated = animation({ t, last }, `${seed}-steps`, (frame) =>
     drawStep(momentOf(trace, chain, frame.t, frame.phase, burnIn), colours, wide), tell);
+  const live = does("HTML that draws", "Page that draws, as HTML", () => deeds.page(true, tell),
+    tell);
+  const why = h("p");
+  live.hidden = true; // until the server has said that a browser can draw this run
+  deeds.linked().then((reply) => {
+    const reason = "error" in reply ? reply.error : reply.undrawable;
+    live.hidden = Boolean(reason);
+    put(why, reason ? `No page that draws: ${reason.replace(/\.$/, "")}.`
+      : "With the embedded models (5 MB), it can also draw new runs.");
+  });
   const dialog = h("dialog.dialog", { aria: "Save", onclose() {
     animated.stop();
     dialog.remove();
@@ -143,10 +153,8 @@ function open(player, element, deeds) {
     button("", { onclick: () => dialog.close() }, "Close")), status),
   row("Link", "The link opens this step and can draw the run again.",
     does("Copy link", "Copy link", () => deeds.link(tell), tell)),
-  row("Page", "One file that plays the run offline, from a disk or on a slide. With the "
-    + "embedded models (5 MB), it can also draw new runs.",
-  does("HTML", "Page as HTML", () => deeds.page(false, tell), tell),
-  does("HTML that draws", "Page that draws, as HTML", () => deeds.page(true, tell), tell)),
+  row("Page", "One file that plays the run offline, from a disk or on a slide.",
+    does("HTML", "Page as HTML", () => deeds.page(false, tell), tell), live, why),
   row("Trace", "All texts and numbers of the run, for “Open a trace” and the command line.",
     does("JSON lines", "Trace as JSON lines", deeds.trace, tell)),
   row("Step", t ? `Step ${t}, “${PHASES[phase]}”, as a picture for a slide.`

@@ -23,7 +23,7 @@ import { put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
 /** @typedef {import("./links.js").Page} Page */
-/** @typedef {{ query: string } | { error: string }} Linked */
+/** @typedef {{ query: string, undrawable: string } | { error: string }} Linked */
 /** @typedef {{ link_of: (header: string) => Promise<Linked> }} Linker */
 /** @typedef {Linker & import("./actions.js").PageMaker} Server */
 /** @typedef {import("./actions.js").Tell} Tell */
@@ -213,6 +213,7 @@ async function save(api, server) {
       page: (/** @type {boolean} */ live, /** @type {Tell} */ tell) =>
         savePage(api, server, fromGallery, live, tell),
       trace: () => downloadTrace(api),
+      linked: () => queryOf(api, server),
       link(/** @type {Tell} */ tell) {
         if (source === "file" && unlinked) tell(unlinked);
         else copyLink(source === "file" ? "It draws the run of this file again." : "", tell);
