@@ -16,7 +16,16 @@ from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
-from qalign_study.lessons.facts import FACTS, Place, Share, facts_of, format_value, run_of, value_of
+from qalign_study.lessons.facts import (
+    FACTS,
+    RUNS,
+    Place,
+    Share,
+    facts_of,
+    format_value,
+    run_of,
+    value_of,
+)
 from qalign_study.lessons.files import FOLDER, HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
 from qalign_study.lessons.messages import check_lesson, check_prediction, fill_facts, lesson_message
 from qalign_study.measure.diagnostics import agreement, ess
@@ -79,6 +88,15 @@ def test_what_goes_to_the_browser_is_whole_and_tells_no_outcome(lesson):
         if stop.ask:
             assert stop.ask.right not in text
             assert stop.ask.wrong not in text
+
+
+def test_a_lesson_recognizes_its_recorded_runs_by_their_first_lines():
+    """The page would fetch, and start again, a run that it already shows."""
+    lines = {name: line for lesson in LESSONS.values() for name, line in
+             lesson_message(lesson)["runs"].items()}  # fmt: skip
+    assert "watch" in lines
+    for name, line in lines.items():
+        assert RUNS[name].read_text(encoding="utf-8").startswith(line)
 
 
 @pytest.mark.parametrize("stop", QUESTIONS)

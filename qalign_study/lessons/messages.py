@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from qalign_core.record.trace import header_line
 from qalign_core.validation import first_line
-from qalign_study.lessons.facts import Place, Share, format_value, run_of, value_of
+from qalign_study.lessons.facts import RUNS, Place, Share, format_value, run_of, value_of
 from qalign_study.lessons.files import (
     HIGHLIGHTS,
     SLOT,
@@ -84,8 +83,14 @@ def lesson_message(lesson: Lesson) -> dict[str, Any]:
         "end": fill_facts(lesson.end, end, end),
         "learnt": [(question, fill_facts(text, end, end)) for question, text in lesson.learnt],
         "onward": lesson.onward,
-        "runs": {name: header_line(run_of(name).header) for name in sorted(runs)},
+        "runs": {name: _first_line(name) for name in sorted(runs)},
     }
+
+
+def _first_line(name: str) -> str:
+    """Return the first line of a recorded run as its file has it: the page compares it."""
+    with RUNS[name].open(encoding="utf-8") as file:
+        return next(file)
 
 
 def check_prediction(stop: Stop, prediction: str) -> dict[str, Any]:
