@@ -271,7 +271,7 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(opened):
         differ = [step.accepted for step in done if step.changed]
         captions = [
             await page.inner_text(f"{panel} .qp-value")
-            for panel in ("[data-stage=trace]", ".qp-rate", ".qp-histogram")
+            for panel in ("[data-stage=trace]", ".qp-rate", ".qp-histogram", ".qp-lengths")
         ]
         assert captions[0] == f"now {states[-1].reward:.2f}".replace("-", "−")
         overall = 100 * sum(step.accepted for step in done) / t
@@ -283,6 +283,11 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(opened):
         assert mean == pytest.approx(sum(s.reward for s in states) / len(states), abs=5.1e-3)
         base = parsed.rewards
         assert alone == pytest.approx(sum(base) / len(base), abs=5.1e-3)
+        length, length_alone, *_ = numbers(captions[3])
+        lengths = [len(s.response.tokens) for s in states]
+        assert length == pytest.approx(sum(lengths) / len(lengths), abs=0.51)
+        lengths = [len(s.response.tokens) for s in parsed.pool]
+        assert length_alone == pytest.approx(sum(lengths) / len(lengths), abs=0.51)
         shares = await page.locator(".qp-much").all_inner_texts()
         votes = Counter(extract_number(s.response.text) for s in states).most_common(4)
         for text, (_, n) in zip(shares, votes, strict=False):
@@ -301,12 +306,12 @@ async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is
     for t in (1, 7, 32):
         await page.evaluate(f"api.seek({t})")
         await at(page, t)
-        paths = await page.locator("svg:has(> .qp-bars) > path").evaluate_all(
+        paths = await page.locator(".qp-histogram svg > path").evaluate_all(
             "all => all.map((path) => path.getAttribute('d'))"
         )
         tops = [float(y) for path in paths for y in re.findall(r"V(-?[\d.]+)", path or "")]
         assert min(tops) == pytest.approx(8, abs=0.06)
-        caption = await page.locator(".qp-value", has_text="curve is worth").inner_text()
+        caption = await page.inner_text(".qp-histogram .qp-value")
         (effective,) = re.findall(r"the target’s curve is worth (\d+) samples?", caption)
         assert abs(int(effective) - worth) <= 0.5
         assert ("too few to draw" in caption) == (worth < 5)
@@ -679,7 +684,7 @@ async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is
     assert (await page.inner_text(".qp-histogram .qp-key")).split() == ["■", "chain"]
 
 
-async def test_what_the_run_has_cost_has_a_line_of_its_own(opened):
+async def test_cost_and_worth_are_on_the_stage(opened):
     trace = toy_trace(24)
     page = await opened(trace)
     for t in (0, 9, 24):
@@ -687,11 +692,11 @@ async def test_what_the_run_has_cost_has_a_line_of_its_own(opened):
         await at(page, t)
         steps = parse_trace(trace).steps[: t + 1]
         written = sum(len(s.proposal.response) - s.index for s in steps)
-        assert numbers(await page.inner_text(".qp-cost"))[0] == written
-    assert "weighted vote" in await page.inner_text(".qp-cost")
+        assert numbers(await page.inner_text(".qp-summary"))[0] == written
+    assert "weighted vote" in await page.inner_text(".qp-summary")
     await page.evaluate("(text) => api.open(text)", sharper_trace())  # it has no answers to count
-    await shows(page, "document.querySelector('.qp-cost').innerText.includes('typical')")
-    assert "vote" not in await page.inner_text(".qp-cost")
+    await shows(page, "document.querySelector('.qp-summary').innerText.includes('typical')")
+    assert "vote" not in await page.inner_text(".qp-summary")
 
 
 @pytest.mark.parametrize("way", ["recorded", "live", "uploaded"])

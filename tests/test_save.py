@@ -23,7 +23,7 @@ TAGS = {
     "clipPath",
 }
 RECORDED = ROOT / "assets" / "runs" / "watch.jsonl"
-PANELS = 4
+PANELS = 5
 """Figures that stand in the player: votes, trace, histogram and acceptance."""
 
 

@@ -92,16 +92,16 @@ def test_a_module_runs_once_after_what_it_imports_and_its_exports_become_the_pag
         == """(() => {
 "use strict";
 const m0 = (() => {
-const one = 1;const two = 2;class Three {}async function four() {}return { one, two, Three, four };
+const one = 1;const two = 2;class Three {}async function four() {}return {one, two, Three, four};
 })();
 const m1 = (() => {
-const { one } = m0;
-function say(n) {return `${one}, ${n}`;}return { say };
+const {one} = m0;
+function say(n) {return `${one}, ${n}`;}return {say};
 })();
 const m2 = (() => {
-const { one, two } = m0;
-const { say } = m1;
-const Page = { said: say(one + two) };return { Page };
+const {one, two} = m0;
+const {say} = m1;
+const Page = {said: say(one + two)};return {Page};
 })();
 Object.assign(globalThis, { ...m2 });
 })();
@@ -113,6 +113,16 @@ def test_a_comment_before_code_takes_nothing_with_it(tmp_path):
     body = "const a =\n  /** @type {any} */ (1);\n"
     page = write(tmp_path, page=f"{body}/** A sum. */\nexport const b = a + 1;\n")
     assert "const a =\n(1);const b = a + 1;" in bundle(page)  # a type and an indent go too
+
+
+def test_braces_lose_their_spaces_and_texts_keep_theirs(tmp_path):
+    page = write(tmp_path, page='export const a = { b: "{ it\'s }", c: `{ ${1} }` };\n')
+    assert 'const a = {b: "{ it\'s }", c: `{ ${1} }`};' in bundle(page)
+
+
+def test_a_comment_that_stays_keeps_its_line(tmp_path):
+    page = write(tmp_path, page="export const a = 1; // it's one,\nexport const b = 2;\n")
+    assert "const a = 1; // it's one,\nconst b = 2;" in bundle(page)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +169,11 @@ def test_an_import_of_what_is_not_exported_is_refused(tmp_path):
         bundle(page)
 
 
-def test_style_sheets_travel_without_comments_and_line_breaks_between_rules(tmp_path):
-    (tmp_path / "a.css").write_text("/* why\n   so */\n.a {\n\tcolor: red; /* here */\n}\n")
-    (tmp_path / "b.css").write_text(".b { }\n")
-    assert sheets(tmp_path / "a", tmp_path / "b") == ".a{color: red;}.b{}"
+def test_style_sheets_travel_without_comments_and_spaces_around_rules(tmp_path):
+    (tmp_path / "a.css").write_text(
+        "/* why\n   so */\n.a,\n.a > b :is(i, p) {\n\tcolor: red; /* here */\n"
+        "\twidth: calc(1px + 2px)\n}\n"
+    )
+    (tmp_path / "b.css").write_text(".b { & i:hover { } }\n")
+    text = sheets(tmp_path / "a", tmp_path / "b")
+    assert text == ".a,.a > b :is(i,p){color:red;width:calc(1px + 2px)}.b{& i:hover{}}"

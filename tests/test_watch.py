@@ -132,6 +132,36 @@ async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_n
     assert learn["x"] == pytest.approx(edge, abs=1)
 
 
+SUMMARY = ("Cost so far:", "Can I trust all 256 steps?", "When is a chain worth it?")
+"""The sentences on the stage, by how they begin."""
+
+
+async def test_cost_trust_and_worth_are_on_the_first_screen_whole(visit, toy_app):
+    page = await visit(toy_app, height=800)
+    lines = page.locator(".qp-summary p")
+    await lines.get_by_text("Only roughly").wait_for()
+    await turned(page, 1, 5)
+    for text, line in zip(SUMMARY, await lines.all(), strict=True):
+        assert (await line.inner_text()).startswith(text)
+        box = await line.bounding_box()
+        assert 0 <= box["y"] < box["y"] + box["height"] <= 800
+        assert await line.evaluate("(p) => p.scrollWidth <= p.clientWidth")
+        assert await line.evaluate("(p) => parseFloat(getComputedStyle(p).fontSize) >= 14")
+
+
+async def test_before_the_first_step_the_reward_chart_shows_the_samples(visit, toy_app):
+    page = await visit(toy_app)
+    await page.evaluate(f"{API}.seek(0)")
+    bars = page.locator("[data-stage=trace] .qp-base-ticks")
+    first = page.locator("[data-stage=trace] .qp-head")
+    samples, step = await bars.bounding_box(), await first.bounding_box()
+    assert samples["width"] > 10
+    assert samples["height"] > 40
+    assert samples["x"] + samples["width"] <= step["x"]
+    key = await page.inner_text("[data-stage=trace] .qp-key")
+    assert "model alone" in key
+
+
 STOP = """(k) => {
   const { now } = QAlignLearn, { t, phase } = document.querySelector('#watch .qp').dataset;
   return now?.k === k && +t === now.at.step && +phase === now.at.phase

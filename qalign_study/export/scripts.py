@@ -12,7 +12,8 @@ What a module may be, so that joining needs no parser:
   a line; no other exports;
 - comments on lines of their own, comments without quotes at the end of a line, and types in front
   of what they belong to (`/** @type {...} */`), which the page does not get: `//` or `/* ... */`,
-  and no text with a line break in it, since lines are joined and lose their indentation.
+  and no text with a line break in it, since lines are joined and lose their indentation; braces
+  lose the spaces inside them.
 
 A module becomes a function that runs once, after those that it imports, and returns what it
 exports; the exports of the modules asked for are the page's globals.
@@ -30,11 +31,14 @@ IMPORT = re.compile(
 )
 EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function\*?|class) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
-INDENT = re.compile(r"(?<=[{};,])\s*\n\s*|^\s+", re.MULTILINE)
+INDENT = re.compile(r"^\s+", re.MULTILINE)
+OPEN_LINE = re.compile(r"^((?:(?!//).)*[{}(\[,;])\n", re.MULTILINE)
+TEXT = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"
+BRACES = re.compile(rf"({TEXT})|(?<=\{{) | (?=\}})")
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
-SHEET_COMMENT = re.compile(
-    r"/\*.*?\*/\s*|(?<=[{};])\s+|\s+(?=[{}])|(?<=,)\s*\n\s*|^\s+", re.MULTILINE | re.DOTALL
+SHEET_SPACE = re.compile(
+    r"/\*.*?\*/\s*|\s+(?=[{}])|(?<=[{};,])\s+|(?<=:) |^\s+", re.MULTILINE | re.DOTALL
 )
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
@@ -62,7 +66,7 @@ def bundle(*entries: Path) -> str:
 def sheets(*parts: Path) -> str:
     """The style sheets of these parts in one, without what only their readers need."""
     texts = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
-    return SHEET_COMMENT.sub("", "".join(texts))
+    return SHEET_SPACE.sub("", "".join(texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +90,14 @@ def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) 
         if missing := set(names) - set(module.exports):
             absent = ", ".join(sorted(missing))
             raise ValueError(f"{path.name} imports {absent}, which {place[2:]} does not export")
-        imports += f"const {{ {', '.join(names)} }} = {module.name};\n"
+        imports += f"const {{{', '.join(names)}}} = {module.name};\n"
     code = INDENT.sub("", EXPORT.sub("", IMPORT.sub("", source)))
     if other := LEFT.search(code):
         raise ValueError(f"{path.name}: this cannot be joined: {other[0].strip()}")
     if "</script" in code:
         raise ValueError(f"{path.name} would end the page's script")
+    code = BRACES.sub(r"\1", OPEN_LINE.sub(r"\1", code))
     name, exports = f"m{len(joined)}", tuple(EXPORT.findall(source))
-    body = f"{imports}{code}return {{ {', '.join(exports)} }};\n"
+    body = f"{imports}{code}return {{{', '.join(exports)}}};\n"
     joined[path] = _Joined(name, exports, f"const {name} = (() => {{\n{body}}})();\n")
     return joined[path]

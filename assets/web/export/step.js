@@ -2,7 +2,7 @@
    the frames of an animation are made from. It says the same as the player, in larger letters. */
 import { ICONS } from "../dom.js";
 import { modelName } from "../dictionary.js";
-import { answerStyle, rewardScale } from "../player/drawing.js";
+import { answerStyle, scaleOf } from "../player/drawing.js";
 import { wordsOf } from "../player/moves.js";
 import {
   answersTo, quantities, stateOf, stays, tally, ticks, visitsAt,
@@ -385,7 +385,7 @@ export function drawTrace({ trace, chain, step, t, phase, seen }, c, box) {
   const [right, bottom] = [box.x + box.width - 12, box.y + box.height - 46];
   const steps = Math.max(trace.header.steps, chain.steps.length - 1, 1);
   const x = (/** @type {number} */ k) => left + ((right - left) * k) / steps;
-  const y = rewardScale(trace, bottom, top);
+  const y = scaleOf(trace, bottom, top);
   const few = chain.steps.length <= FEW;
   const line = (/** @type {Chain} */ one) => one.stateAt.slice(0, seen + 1).map((at, k) => {
     const v = px(y(one.steps[at].reward));

@@ -196,6 +196,7 @@ function close(forGood = false) {
 async function turn(to) {
   if (!lesson) return;
   const { stops } = lesson;
+  const hasFocus = panel.contains(document.activeElement);
   k = Math.max(0, Math.min(stops.length, to));
   const over = k === stops.length;
   if (over && isFirstPass()) setSeen();
@@ -216,8 +217,9 @@ async function turn(to) {
   onward.replaceChildren(...(over ? endButtons(lesson) : []));
   buttons();
   QAlignLearn.onturn();
-  // The question is before the buttons, so the Tab key leads there from the title.
-  if (form && panel.contains(document.activeElement)) title.focus({ preventScroll: true });
+  // The question is before the buttons, so the Tab key leads there from the title; at the end, the
+  // button that was pressed is gone.
+  if ((form || over) && hasFocus) title.focus({ preventScroll: true });
   if (over) return light("");
   const at = k;
   const before = answers()[at];

@@ -2,7 +2,7 @@
    have decided. */
 import { term } from "../dictionary.js";
 import { differs, put, set, show } from "../dom.js";
-import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
+import { button, chart, h, icon, label, rule, s, scaleOf } from "./drawing.js";
 import { wordsOf } from "./moves.js";
 import { quantities, visitsAt, whatIf } from "./numbers.js";
 import {
@@ -64,7 +64,7 @@ const CELLS = [
  */
 function scoreLine({ trace, step, sizes }, q) {
   const width = sizes.score;
-  const scale = rewardScale(trace, 8, width - 8);
+  const scale = scaleOf(trace, 8, width - 8);
   const y = 36;
   const old = scale(step.oldReward);
   const fresh = scale(step.reward);
@@ -243,7 +243,7 @@ export function ifsRow() {
     draw({ trace, step, t, phase, data }) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
       if (!rewarded(trace)) {
-        ifs.replaceChildren(h("span.small", "There is no reward here, so β plays no role."));
+        ifs.replaceChildren(h("span.small", "There is no reward here: β plays no role."));
         return;
       }
       if (!t || phase < LAST) {

@@ -83,13 +83,13 @@ export function chart(width, height, aria, ...children) {
 }
 
 /**
- * From rewards of a trace to places between `from` and `to`.
- * @param {Trace} trace
+ * From values, as a trace's rewards, to places between `from` and `to`.
+ * @param {{ lo: number, hi: number }} ends the least and the greatest
  * @param {number} from
  * @param {number} to
  */
-export function rewardScale(trace, from, to) {
-  const range = trace.hi > trace.lo ? trace : { lo: trace.lo - 1, hi: trace.hi + 1 };
+export function scaleOf(ends, from, to) {
+  const range = ends.hi > ends.lo ? ends : { lo: ends.lo - 1, hi: ends.hi + 1 };
   const room = 0.06 * (range.hi - range.lo);
   const lo = range.lo - room;
   const hi = range.hi + room;

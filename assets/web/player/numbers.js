@@ -18,14 +18,22 @@ export const stateOf = (chain, t) => chain.steps[chain.stateAt[t]];
 export const visitsAt = (chain, t) => t - chain.since[t] + 1;
 
 /**
+ * A value of each state from `burnIn` to t.
+ * @param {Chain} chain
+ * @param {number} t
+ * @param {number} burnIn
+ * @param {(step: Step) => number} of a state
+ */
+export const valuesOf = (chain, t, burnIn, of) =>
+  chain.stateAt.slice(burnIn, t + 1).map((k) => of(chain.steps[k]));
+
+/**
  * Rewards of the states from `burnIn` to t.
  * @param {Chain} chain
  * @param {number} t
  * @param {number} burnIn
  */
-export function rewardsOf(chain, t, burnIn) {
-  return chain.stateAt.slice(burnIn, t + 1).map((k) => chain.steps[k].reward);
-}
+export const rewardsOf = (chain, t, burnIn) => valuesOf(chain, t, burnIn, ({ reward }) => reward);
 
 /** @param {number[]} values */
 export const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;

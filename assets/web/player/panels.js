@@ -9,9 +9,9 @@ import {
   button,
   h,
   label,
-  rewardScale,
   rule,
   s,
+  scaleOf,
   swatch,
 } from "./drawing.js";
 import {
@@ -21,11 +21,11 @@ import {
   effective,
   histogram,
   mean,
-  rewardsOf,
   stateOf,
   stays,
   tally,
   ticks,
+  valuesOf,
   weights,
   wilson,
 } from "./numbers.js";
@@ -44,6 +44,7 @@ import {
 } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
+/** @typedef {import("./parse.js").Trace} Trace */
 /** @typedef {import("./drawing.js").Part} Part */
 /** @typedef {import("./drawing.js").Seek} Seek */
 /** @typedef {[kind: string, sign: string, text: string | Node]} Key */
@@ -53,6 +54,7 @@ const RIGHT = 10;
 const TOP = 8;
 const LOW = 18;
 const BINS = 24;
+const BEFORE = 34; // pixels for samples of the model alone, before the first step
 const SCORED = 2; // the phase that gives the proposal its reward
 const FEW = 5; // effective samples below which weights show no shape
 let clips = 0; // clip paths are found by their ids
@@ -82,6 +84,9 @@ function frame(title, svg, ...keys) {
   };
 }
 
+/** @param {Trace} trace */
+const lastStep = ({ chains }) => Math.max(...chains.map(({ steps }) => steps.length - 1));
+
 /** @param {number} height */
 const canvas = (height) => s("svg.chart", { height, role: "img" });
 
@@ -110,14 +115,15 @@ function overSteps(title, height, seek, ...keys) {
   const axes = s("g");
   const bottom = height - LOW;
   let steps = 1;
+  let from = LEFT; // the place of the first step
   let x = (/** @type {number} */ t) => t;
 
   svg.append(s("clipPath", { id }, clip), axes, marks, head);
   svg.classList.add("qp-seek");
   const go = (/** @type {PointerEvent} */ event) => {
     const { left, width } = svg.getBoundingClientRect(); // of an enlarged page, too
-    const along = ((event.clientX - left) * svg.viewBox.baseVal.width) / width - LEFT;
-    seek(Math.round((steps * along) / (x(steps) - LEFT)));
+    const along = ((event.clientX - left) * svg.viewBox.baseVal.width) / width - from;
+    seek(Math.round((steps * along) / (x(steps) - from)));
   };
   svg.addEventListener("pointerdown", (event) => {
     go(event);
@@ -136,12 +142,14 @@ function overSteps(title, height, seek, ...keys) {
      * The places of steps for new data or a new size; the axes begin anew.
      * @param {View} view
      * @param {number} width
+     * @param {number} [before] pixels left free before the first step
      */
-    scale({ trace, finished }, width) {
+    scale({ trace, finished }, width, before = 0) {
       resize(svg, width, height);
-      const lastStep = Math.max(...trace.chains.map((one) => one.steps.length - 1));
-      steps = finished ? Math.max(lastStep, 1) : axisEnd(lastStep, trace.header.steps);
-      x = (t) => LEFT + ((width - LEFT - RIGHT) * t) / steps;
+      const last = lastStep(trace);
+      steps = finished ? Math.max(last, 1) : axisEnd(last, trace.header.steps);
+      from = LEFT + before;
+      x = (t) => from + ((width - from - RIGHT) * t) / steps;
       set(head, { y1: 0, y2: bottom + 3 });
       const whole = ticks(0, steps).filter(Number.isInteger);
       axes.replaceChildren(...whole.map((t) => label(x(t), height - 3, plain(t))));
@@ -169,7 +177,8 @@ const disc = (x, y, r) =>
 const diamond = (x, y, r) => `M${x} ${y}m0 ${-r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z`;
 
 /**
- * Reward of the states, step by step, with the rejected proposals.
+ * Reward of the states, step by step, with the rejected proposals; before them, a cloud of the
+ * samples of the model alone.
  * @param {Seek} seek
  * @returns {Part}
  */
@@ -178,6 +187,7 @@ export function tracePanel(seek) {
     ["yes", "━", "current text"],
     ["new", "◆", term("proposed")],
     ["no", "◇", term("rejected")],
+    ["base", "▬", term("base")],
     ["other", "─", "other chains"],
   ]);
   const panel = overSteps("Reward, step by step", 118, seek, ...keys);
@@ -185,7 +195,7 @@ export function tracePanel(seek) {
   const floor = panel.bottom - 10;
   const pending = s("path.pending"); // between its score and its verdict
   panel.node.querySelector("svg")?.append(pending);
-  const alone = panel.signs[3];
+  const [aloneKey, otherKey] = panel.signs.slice(3);
   /** @type {(t: number, reward: number) => string} */
   let place = () => "";
 
@@ -193,9 +203,10 @@ export function tracePanel(seek) {
   function redraw(view) {
     const { trace, burnIn } = view;
     const { steps, stateAt } = view.chain;
-    const scale = panel.scale(view, view.sizes.trace);
+    const { length } = trace.base;
+    const scale = panel.scale(view, view.sizes.trace, length && BEFORE);
     const { x } = scale;
-    const y = rewardScale(trace, floor, TOP);
+    const y = scaleOf(trace, floor, TOP);
     place = (t, reward) => diamond(px(x(t)), px(y(reward)), 5);
     const few = steps.length <= 300;
     for (const r of ticks(y.lo, y.hi, 3)) panel.level(y(r), plain(r));
@@ -229,12 +240,15 @@ export function tracePanel(seek) {
       });
       return s("path.other-line", { d: d.join("") }, s("title", `chain ${one.id + 1}`));
     });
-    show(alone, others.length);
+    show(otherKey, others.length);
+    show(aloneKey, length);
+    const cloud = trace.base.map((r, k) => `M${LEFT + ((k * 7) % 29)} ${px(y(r))}h3`);
+    panel.axes.append(s("path.base-ticks", { d: cloud.join("") }));
     panel.marks.replaceChildren(...answers, ...others, s("path.state-line", { d: line }),
       s("path.dots", { d: dots }), s("path.rings", { d: rings }));
     const burn = Math.min(burnIn, scale.steps);
     if (burn) {
-      const place = { x: LEFT, width: x(burn) - LEFT, y: TOP, height: floor - TOP };
+      const place = { x: x(0), width: x(burn) - x(0), y: TOP, height: floor - TOP };
       const burnInNote = `burn-in: the first ${burn} states are not counted`;
       panel.axes.append(s("rect.burn", place, s("title", burnInNote)));
     }
@@ -316,33 +330,36 @@ export function ratePanel(seek) {
 }
 
 /**
- * The rewards of the states beside those of the model alone and of the target.
+ * The rewards of the states beside those of the model alone and of the target, or their lengths.
+ * @param {boolean} [counts] whether texts are measured by their tokens, not by their reward
  * @returns {Part}
  */
-export function histogramPanel() {
+export function histogramPanel(counts) {
+  const [title, kind, name] = counts ? ["How long its texts are", "lengths", "length"]
+    : ["Where the chain spends its time", "histogram", "reward"];
+  const of = (/** @type {import("./parse.js").Step} */ { ids, reward }) =>
+    (counts ? ids.length : reward);
+  const spell = (/** @type {number} */ x) => (counts ? `${fixed(x, 0)} tokens` : fixed(x));
   const height = 122;
   const bottom = height - LOW;
   const svg = canvas(height);
-  const panel = frame("Where the chain spends its time", svg, ["yes", "■", term("chain")],
-    ["base", "━", term("base")],
+  const panel = frame(title, svg, ["yes", "■", term("chain")], ["base", "━", term("base")],
     ["ink", "╍", term("target", "target: what an endless chain would show, estimated")]);
   const bars = s("path.bars");
   const base = s("path.base-line");
   const target = s("path.all-line");
   const axes = s("g");
   const top = s("g");
-  panel.node.classList.add("qp-histogram");
+  panel.node.classList.add(`qp-${kind}`);
   svg.append(bars, base, target, axes, top);
-  /** @type {{ alone: number[], tilted: number[], worth: number }} */
-  let shapes = { alone: [], tilted: [], worth: 0 };
+  /** @type {{ alone: number[], tilted: number[], note: string }} */
+  let shapes = { alone: [], tilted: [], note: "" };
   const isNew = differs();
   const isElsewhere = differs();
   let range = { lo: 0, hi: 1 };
   let x = (/** @type {number} */ bin) => bin;
   let y = (/** @type {number} */ share) => share;
 
-  /** @type {(view: View, t: number) => number[]} */
-  const states = ({ chain, burnIn }, t) => rewardsOf(chain, t, Math.min(burnIn, t));
   /** @type {(values: number[], weight: number[] | null) => number[]} */
   const shares = (values, weight) =>
     values.length ? histogram(values, weight, range.lo, range.hi, BINS) : [];
@@ -359,25 +376,31 @@ export function histogramPanel() {
     const width = view.sizes.panel;
     const right = width - RIGHT;
     resize(svg, width, height);
-    const scale = rewardScale(trace, LEFT, right);
-    range = scale;
+    const { base: rewards, lengths } = trace;
+    const samples = !counts ? rewards : lengths.every(Boolean) ? lengths : [];
+    const all = samples.concat(...trace.chains.map(({ steps }) => steps.map(of)));
+    const [lo, hi] = [Math.min, Math.max].map((end) => all.reduce((a, b) => end(a, b)));
+    const scale = range = scaleOf({ lo, hi }, LEFT, right);
     x = (bin) => LEFT + ((right - LEFT) * bin) / BINS;
-    const weight = trace.base.length ? weights(trace.base, trace.header.beta, trace.tilts) : [];
+    const weight = samples.length ? weights(trace.base, trace.header.beta, trace.tilts) : [];
     const worth = weight.length ? effective(weight) : 0;
-    const tilted = worth < FEW ? [] : shares(trace.base, weight);
-    shapes = { alone: shares(trace.base, null), tilted, worth };
+    const tilted = worth < FEW ? [] : shares(samples, weight);
+    const few = worth < FEW ? ", too few to draw" : "";
+    shapes = { alone: shares(samples, null), tilted, note: samples.length
+      ? `, model alone ${spell(mean(samples))}; the target’s curve is worth `
+        + `${many(Math.round(worth), "sample")}${few}` : "" };
     [true, shapes.alone.length, tilted.length].forEach((on, k) => show(panel.signs[k], on));
-    const rewards = ticks(scale.lo, scale.hi, 5);
+    const values = ticks(scale.lo, scale.hi, 5);
     axes.replaceChildren(rule("axis", LEFT, right, bottom),
-      ...rewards.map((r) => label(scale(r), height - 3, plain(r))),
+      ...values.map((r) => label(scale(r), height - 3, plain(r))),
       label(LEFT - 6, bottom, "0%", "end"));
   }
 
   /** @param {View} view */
   function move(view) {
-    const { trace, seen } = view;
-    const rewards = states(view, seen);
-    const walked = shares(rewards, null);
+    const { chain, burnIn, seen } = view;
+    const states = valuesOf(chain, seen, Math.min(burnIn, seen), of);
+    const walked = shares(states, null);
     const most = Math.max(...walked, ...shapes.alone, ...shapes.tilted); // of what is shown now
     y = (share) => bottom - ((bottom - TOP) * share) / most;
     top.replaceChildren(label(LEFT - 6, TOP + 6, percent(most), "end"));
@@ -386,10 +409,7 @@ export function histogramPanel() {
     const columns = walked.map((v, b) =>
       (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
     set(bars, { d: columns.join("") });
-    const few = shapes.worth < FEW ? ", too few to draw" : "";
-    const worth = `the target’s curve is worth ${many(Math.round(shapes.worth), "sample")}`;
-    const alone = trace.base.length ? `, model alone ${fixed(mean(trace.base))}; ${worth}` : "";
-    panel.tell(`mean reward ${fixed(mean(rewards))}${alone && alone + few}`, seen);
+    panel.tell(`mean ${name} ${spell(mean(states))}${shapes.note}`, seen);
   }
 
   return {
@@ -501,63 +521,55 @@ const tokenCount = (n) => `${n.toLocaleString("en")} tokens`;
 
 /**
  * Tokens that all chains have written up to step t.
- * @param {import("./parse.js").Trace} trace
+ * @param {Trace} trace
  * @param {number} t
  */
 const tokensTo = ({ chains }, t) => chains.reduce((sum, { generated, steps }) =>
   sum + generated[Math.min(t, steps.length - 1)], 0);
 
 /**
- * What the run has cost up to the position.
+ * What the run has cost up to the position, whether all of it was long enough, and when a chain is
+ * worth its cost.
+ * @param {((view: View) => Promise<string>) | undefined} ask whether it was long enough
  * @returns {Part}
  */
-export function costLine() {
-  const costNote = h("span");
-  const adviceNote = h("span", " A chain is worth it where samples are hardly ever right and the ",
-    "reward detects near misses; elsewhere use a ", term("wmv", "weighted vote"), ".");
-  const openNote = h("span", " On the recorded writing tasks, the chain was not ahead of the ",
-    term("typical"), " of several samples.");
-  const node = h("p.cost", costNote, adviceNote, openNote);
+export function summary(ask) {
+  const cost = h("span");
+  const question = h("b");
+  const trust = h("span");
+  const worth = h("span");
+  const node = h("div.summary", h("p", h("b", "Cost so far: "), cost),
+    ask ? h("p", question, trust) : null,
+    h("p", h("b", "When is a chain worth it? "), worth));
   const isNew = differs();
   const isLonger = differs();
+  let wanted = "";
   let whole = 1; // tokens of a whole answer
   return {
     node,
-    draw({ trace, seen, data }) {
-      if (!isNew(`${data}/${seen}`)) return;
+    draw(view) {
+      const { trace, seen, data, finished } = view;
+      if (!isNew(`${data}/${seen}/${finished}`)) return;
       const tokens = tokensTo(trace, seen);
       if (isLonger(data)) {
-        show(adviceNote, trace.answers.length);
-        show(openNote, !trace.answers.length);
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
+        worth.replaceChildren(...(trace.answers.length
+          ? ["Where samples are hardly ever right and the reward detects near misses. Elsewhere, "
+            + "use a ", term("wmv", "weighted vote"), "."]
+          : ["On the recorded writing tasks, the chain was not ahead of the ", term("typical"),
+            " of several samples."]));
       }
-      put(costNote, `Cost so far: ${tokenCount(tokens)}, about as many as `
+      put(cost, `${tokenCount(tokens)}, about as many as `
         + `${many(Math.max(1, Math.round(tokens / whole)), "whole answer")}.`);
-    },
-  };
-}
-
-/**
- * Whether a finished run was long enough, and what to do if not.
- * @param {((view: View) => Promise<string>) | undefined} ask
- * @returns {Part}
- */
-export function enoughLine(ask) {
-  const node = h("p.cost", { hidden: true });
-  let wanted = "";
-  return {
-    node,
-    draw(view) {
-      const now = `${view.data}/${view.finished}`;
+      const now = `${view.run}/${trace.version}/${view.burnIn}/${finished}`;
       if (!ask || now === wanted) return;
       wanted = now;
-      show(node, false);
-      if (view.finished) {
-        ask(view).then((sentence) => {
-          put(node, `After all ${many(view.chain.steps.length - 1, "step")}: ${sentence}`);
-          show(node, sentence && now === wanted);
-        }, () => {}); // without the server nothing is said
-      }
+      put(question, `Can I trust ${finished ? `all ${many(lastStep(trace), "step")}` : "it"}? `);
+      put(trust, finished ? "" : "Known after the last step.");
+      if (!finished) return;
+      ask(view).catch(() => "The server did not answer.").then((sentence) => {
+        if (now === wanted) put(trust, sentence);
+      });
     },
   };
 }

@@ -60,6 +60,7 @@ import { isRight, keepVerdict } from "./words.js";
  * @property {number[]} base rewards of the model alone
  * @property {number[]} tilts (sharpness - 1) ln p of each of them; none of the paper's target
  * @property {(string | null)[]} alone what its samples answer, where their texts were kept
+ * @property {number[]} lengths how many tokens each has, 0 where that was not kept
  * @property {number[]} spent tokens that the first 1, 2, … of them took
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
@@ -107,6 +108,7 @@ export function newTrace() {
     base: [],
     tilts: [],
     alone: [],
+    lengths: [],
     spent: [],
     chains: [],
     answers: [],
@@ -200,7 +202,9 @@ function readLine(trace, line) {
     if (x.log_probs) trace.tilts.push(tilt(trace, sum(x.log_probs)));
     trace.alone.push(x.answer ?? null);
     needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
-    trace.spent.push((trace.spent.at(-1) ?? 0) + (x.cost?.[0] ?? x.tokens?.length ?? 0));
+    const length = x.cost?.[0] ?? x.tokens?.length ?? 0;
+    trace.lengths.push(length);
+    trace.spent.push((trace.spent.at(-1) ?? 0) + length);
     span(trace, x.reward);
   } else if (x.type === "end") {
     needField(trace, isText(x.reason), "reason");

@@ -11,10 +11,9 @@ import { JUMPS, following } from "./jumps.js";
 import { motion } from "./motion.js";
 import {
   answersPanel,
-  costLine,
-  enoughLine,
   histogramPanel,
   ratePanel,
+  summary,
   tracePanel,
 } from "./panels.js";
 import { feed, newTrace, parse } from "./parse.js";
@@ -131,6 +130,7 @@ export function mount(element, options = {}) {
   const origin = h("b.origin");
   const facts = h("span");
   const state = h("span");
+  const models = h("span.models");
   const note = h("p.note", { role: "alert", hidden: true });
   const prompt = h("p.prompt", { dir: "auto", tabindex: 0, role: "group", aria: "Problem" });
   const spoken = h("p.hidden", { "aria-live": "polite" });
@@ -139,7 +139,8 @@ export function mount(element, options = {}) {
   const text = textPane();
   const phases = phaseStrip(goPhase);
   const walk = [tracePanel(seek), beadList(seek), answersPanel(options.compare)];
-  const below = [costLine(), enoughLine(options.enough), ifsRow(), histogramPanel(),
+  const spread = histogramPanel();
+  const below = [summary(options.enough), ifsRow(), spread, histogramPanel(true),
     ratePanel(seek)];
   const parts = [text, phases, ...walk, ...below];
   const invited = h("p");
@@ -152,7 +153,7 @@ export function mount(element, options = {}) {
   const nodes = (/** @type {import("./drawing.js").Part[]} */ some) => some.map((x) => x.node);
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
     h("div.problem", { "data-stage": "problem" }, prompt,
-      h("p.top", origin, " ", facts, " ", state)),
+      h("p.top", origin, " ", facts, " ", state, models)),
     main, bar.node, h("div.walk", ...nodes(walk)), ...nodes(below),
     h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
@@ -298,12 +299,12 @@ export function mount(element, options = {}) {
     if (!isNew(view.data)) return;
     const { header, end } = trace;
     const steps = `${view.chain.steps.length - 1} of ${header.steps} steps`;
-    const models = `${modelName("lm", header.lm)} · ${modelName("rm", header.rm)} · `;
     const { beta, sharpness, seed = 0 } = header;
-    facts.replaceChildren(h("span.models", models),
+    facts.replaceChildren(
       ...(rewarded(trace) ? [term("beta", "β"), ` = ${plain(beta)} · `] : []),
       ...(sharpness > 1 ? [term("sharpness"), ` ${plain(sharpness)} · `] : []),
       `seed ${seed}`, graderName(header));
+    put(models, ` · ${modelName("lm", header.lm)} · ${modelName("rm", header.rm)}`);
     put(prompt, visible(promptText(header.prompt)));
     if (end?.reason === "failed") put(state, `· failed: ${visible(end.message)}`);
     else if (stopped || end?.reason === "stopped") put(state, `· stopped after ${steps}`);
@@ -456,7 +457,7 @@ export function mount(element, options = {}) {
     if (top !== above) player.style.setProperty("--above", `${above = top}px`);
     if (all === sizes.all) return;
     const within = (/** @type {HTMLElement} */ node) => Math.max(220, node.clientWidth - 30);
-    sizes = { all, trace: within(walk[0].node), panel: within(below[3].node),
+    sizes = { all, trace: within(walk[0].node), panel: within(spread.node),
       score: within(phases.chance) + 26 };
     changed(false);
   }

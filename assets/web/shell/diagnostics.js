@@ -1,7 +1,7 @@
 /* "Can I trust it?": what the server says of a chain's rewards. */
 import { chart, h, label, rule, s } from "../player/drawing.js";
 import { rewardsOf } from "../player/numbers.js";
-import { many, plain } from "../player/words.js";
+import { plain } from "../player/words.js";
 
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {{ name: string, value: string, meaning: string }} Fact */
@@ -57,8 +57,7 @@ export function question({ trace, chain, seen, burnIn }) {
 export async function enough(ask, view) {
   const last = Math.max(...view.trace.chains.map(({ steps }) => steps.length - 1));
   const { error, verdict } = await ask(question({ ...view, seen: last }));
-  return error ? ""
-    : `Can I trust it after all ${many(last, "step")}? ${verdict.sentence} ${verdict.next}`;
+  return error ?? `${verdict.sentence} ${verdict.next}`;
 }
 
 /**
