@@ -25,16 +25,20 @@ _INTRODUCTION = (
     "texts, and a weighted coin decides which stays."
 )
 _MISSING = (
-    "This site has no server. Compare, the Lab, Results, the other lessons and other models need "
-    "one: install the project and run python app.py."
+    "This site has no server. Compare, the Lab, Results, rooms and other models need one: install "
+    "the project and run python app.py."
 )
 _LESSONS = """
 const { list, ...rest } = JSON.parse(document.getElementById("lessons").textContent);
 const [first] = Object.values(rest.lessons);
-const [text] = Object.values(rest.runs);
-QAlign.mount(document.getElementById("watch-player"), { text, autoplay: false });
+const player = document.getElementById("watch-player");
+QAlign.mount(player, { text: rest.runs.watch, autoplay: false });
 QAlignLearn.list(document.querySelector(".learn-list"));
-QAlignLearn.mount({ first, list, value: "" }, staticServer(rest), () => {});
+followStops(rest, player, document.getElementById("exhibit"));
+// the exhibit of a stop is there at once, so nothing has to be waited for
+const arrive = (query) => ["lab", "results"].forEach((page) => QAlignLearn.arrived(page, query));
+QAlignLearn.mount({ first, list, get value() { return ""; }, set value(query) { arrive(query); } },
+  staticServer(rest), () => {});
 """
 
 
@@ -72,17 +76,19 @@ def _index() -> str:
 
 
 def _learn() -> str:
-    """The lessons that need no server, with the player that they speak of."""
-    visible_parts = [WEB / name / name for name in ("player", "inside", "learn")]
+    """The lessons, with the player and the exhibits that they speak of."""
+    visible_parts = [WEB / name / name for name in ("player", "inside", "learn", "exhibit")]
     parts = [*visible_parts, WEB / "learn" / "alone"]
     style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*visible_parts)
     data = as_data(json.dumps(build_static_lessons()))
-    style += ".learn-open .learn-list { display: none }"
+    style += ".learn-open .learn-list:not(.room-exhibit), .room-exhibit[hidden] { display: none }"
+    style += "#exhibit { max-width: 720px }"
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     return (
         f"{head('Lessons: QAlign Explorer', style, PLAYS)}<body><main><h1>Lessons</h1>"
         '<p><a href="index.html">QAlign Explorer</a> · <a href="watch.html" id="watch-run">Watch'
-        '</a></p><div class="learn-list"></div><div id="watch-player"></div></main>'
+        '</a></p><div class="learn-list"></div><div id="watch-player"></div>'
+        '<section class="learn-list room-exhibit" id="exhibit" hidden></section></main>'
         f'<script type="application/json" id="lessons">{data}</script>'
         f"<script>{script}</script><script>{FOLLOW}{_LESSONS}</script></body></html>\n"
     )

@@ -1,5 +1,8 @@
 /* Lessons on a page without a server: the page carries them and the outcome of every prediction. */
 
+import { drawExhibit } from "../exhibit/exhibit.js";
+import { QAlignLearn } from "./learn.js";
+
 /** @typedef {import("./learn.js").Lesson} Lesson */
 /** @typedef {import("./learn.js").Outcome} Outcome */
 /**
@@ -12,6 +15,8 @@
  * @property {import("./learn.js").Entry[]} list
  * @property {Record<string, Lesson>} lessons
  * @property {Record<string, Outcomes[]>} outcomes by lesson and stop
+ * @property {Record<string, import("../exhibit/exhibit.js").Exhibit[][]>} exhibits by lesson and
+ *   stop: without and with the answer; none of a stop on Watch
  * @property {Record<string, string>} runs the text of each recorded run
  */
 
@@ -33,3 +38,24 @@ export const staticServer = ({ lessons, outcomes, runs }) => ({
     return runs[name];
   },
 });
+
+const FIGURE = { width: 690, height: 290, size: 15 };
+
+/**
+ * Take the player's place with the exhibit of a stop that is not on Watch.
+ * @param {StaticLessons} data
+ * @param {HTMLElement} player
+ * @param {HTMLElement} exhibit
+ */
+export function followStops({ exhibits }, player, exhibit) {
+  QAlignLearn.onturn = () => {
+    const { now } = QAlignLearn;
+    const isAway = Boolean(now && now.at.page !== "watch");
+    player.hidden = isAway;
+    exhibit.hidden = !isAway;
+    if (!now || !isAway) return;
+    const k = Math.min(now.k, now.lesson.stops.length - 1);
+    const data = exhibits[now.lesson.name][k][Number(Boolean(now.answer))];
+    exhibit.replaceChildren(...drawExhibit(data, FIGURE));
+  };
+}
