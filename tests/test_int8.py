@@ -9,12 +9,13 @@ import sys
 
 import pytest
 import torch
+from processors import PROCESSORS
 from tiny_models import save
 
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.local import int8
 from qalign_core.models.local.engine import HFLanguageModel
-from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.models.local.llama_net import Int8LlamaNet, round_heads
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
@@ -68,7 +69,6 @@ def test_a_row_has_the_same_bits_alone_and_in_every_batch():
 
 HASH = """
 import hashlib, torch
-from qalign_core.errors import ModelLoadError
 from qalign_core.models.local import int8
 draw = torch.Generator().manual_seed(3)
 weight, x = (torch.randint(-999, 1000, s, generator=draw) / 777 for s in ((300, 576), (9, 576)))
@@ -76,22 +76,91 @@ assert int8.packed_product() is not None
 y = int8.Int8Product(*int8.round_weight(weight))(x, weight[:, 0])
 print(hashlib.sha256(y.numpy().tobytes()).hexdigest())
 """
-SSE = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
-AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+
+def output_on(processor, program, *arguments):
+    """What a program of Python prints when its libraries compute as on a processor."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    env = os.environ | PROCESSORS[processor]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.slow
 def test_a_product_has_the_same_bits_on_every_processor():
-    def digest_on(processor):
-        command = [sys.executable, "-c", HASH]
-        return subprocess.run(
-            command, env=os.environ | processor, capture_output=True, text=True, check=True
-        ).stdout
-
-    assert len({digest_on(processor) for processor in ({}, SSE, AVX2)}) == 1
+    assert len({output_on(processor, HASH) for processor in PROCESSORS}) == 1
 
 
-NETS = {"llama": LlamaNet, "qwen2": LlamaNet, "qwen3": LlamaNet, "gemma3": HFNet, "lfm2": PlainNet}
+HASH_NET = """
+import hashlib, sys
+import numpy as np
+import torch
+from qalign_core.models.local.engine import HFLanguageModel
+torch.set_num_threads(1)
+for folder in sys.argv[1:]:
+    digest = hashlib.sha256()
+    lm = HFLanguageModel.from_pretrained(folder, device="cpu", dtype="int8", rows=8, window=64)
+    net = lm.engine.net
+    with torch.inference_mode():
+        digest.update(net.logits(net.read_in(0, range(20, 60), 0)).numpy().tobytes())
+        for at in range(40, 60):
+            tokens = np.arange(8) * 7 + at
+            digest.update(net.decode(tokens, np.full(8, at)).numpy().tobytes())
+    print(type(net).__name__, lm.exact, digest.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_logits_of_a_llama_have_the_same_bits_on_every_processor(tmp_path):
+    kinds = ("llama", "qwen2", "qwen3")
+    folders = [save(tmp_path / kind, kind, hidden_size=192, head_dim=48) for kind in kinds]
+    lines = [output_on(processor, HASH_NET, *folders).splitlines() for processor in PROCESSORS]
+    assert [line.split()[:2] for line in lines[0]] == [["Int8LlamaNet", "True"]] * len(kinds)
+    assert all(each == lines[0] for each in lines)
+
+
+def heads(turn, power):
+    """Queries and keys [1, 1, 3, 64], the first two nearly parallel, and values."""
+    draw = torch.Generator().manual_seed(turn)
+    query, value = torch.randint(-999, 1000, (2, 64), generator=draw).double() / 7
+    key = query * (1 + torch.randint(-9, 10, (64,), generator=draw) / 1e4)
+    return torch.stack([query, key * 2.0**power * 0.999, value]).view(1, 1, 3, 64)
+
+
+@pytest.mark.parametrize("power", [-40, 0, 9])
+def test_scores_of_rounded_heads_are_exact_in_float32(power):
+    def is_exact(qkv):
+        query, key, _ = qkv.float().flatten(0, 2)
+        products = (query * key).double()
+        return all(part == part.float().double() for part in products.cumsum(0))
+
+    for turn in range(20):
+        qkv = heads(turn, power)
+        assert not is_exact(qkv), "a control: without rounding the sums depend on their order"
+        rounded = round_heads(qkv.clone(), 2.0**-20)
+        assert is_exact(rounded)
+        far = (rounded - qkv).abs().amax(-1) / qkv.norm(dim=-1)
+        assert (far[..., :2] <= 2**-12).all()
+        assert (rounded[..., 2, :] - qkv[..., 2, :]).abs().max() <= 2**-21
+
+
+def test_sums_of_values_are_exact_in_float64(tmp_path):
+    """Values are whole units, and no more than 2**30 of them however they come about."""
+    folder = save(tmp_path, "qwen2")
+    lm = HFLanguageModel.from_pretrained(folder, dtype="int8", device="cpu", rows=4, window=64)
+    net = lm.engine.net
+    with torch.inference_mode():
+        net.read_in(0, range(5, 65), 0)
+        for values, unit in zip(net.values[:, 0, :, :60].double(), net.value_units, strict=True):
+            whole = values / unit
+            assert torch.equal(whole, whole.round())
+            assert 2**20 < whole.abs().max() <= 2**30
+    lm.close()
+
+
+NETS = {
+    **dict.fromkeys(("llama", "qwen2", "qwen3"), Int8LlamaNet),
+    **{"gemma3": HFNet, "lfm2": PlainNet},
+}
 
 
 @pytest.mark.parametrize("name", NETS)

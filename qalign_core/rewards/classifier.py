@@ -15,7 +15,7 @@ from qalign_core.chain.cost import reads_all, reads_on
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import CACHE_BYTES, Pretrained
 from qalign_core.models.local.int8 import pack
-from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.models.local.llama_net import LlamaNet, build_llama
 from qalign_core.models.local.net_selection import TOLERANCE, UNFIT
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Worker, torch_threads
@@ -45,7 +45,7 @@ class _PrefixScorer(_Scorer):
 
     def __init__(self, model: Any, *, window: int, cache_bytes: int, **options: Any) -> None:
         super().__init__(None, **options)
-        self.net = LlamaNet(model, 1, window)
+        self.net = build_llama(model, 1, window)
         self._weight = model.score.weight.detach()[0].float().clone()
         self._pad = model.config.pad_token_id
         net = self.net

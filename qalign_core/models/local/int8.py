@@ -53,7 +53,7 @@ Multiply = Callable[[Tensor, Tensor], Tensor]
 
 
 class Int8Product:
-    """`(x * gain) @ (weight * scale).T + added`, of rows x rounded to whole numbers.
+    """`factor * (x * gain) @ (weight * scale).T + added`, of rows x rounded to whole numbers.
 
     Args:
         weight: whole numbers -127..127 [out, in], int8.
@@ -73,9 +73,13 @@ class Int8Product:
         self._scale, self._gain = scale.contiguous(), gain
         self._multiply = (pack or packed_product() or plain_product)(weight)
 
-    def __call__(self, x: Tensor, added: Tensor | None = None) -> Tensor:
-        """Rows [m, out]; `added` is a bias [out] or rows [m, out]."""
+    def __call__(
+        self, x: Tensor, added: Tensor | None = None, factor: Tensor | None = None
+    ) -> Tensor:
+        """Rows [m, out]; `added` is a bias [out] or rows, `factor` a number per row [m, 1]."""
         digits, scale = split(x if self._gain is None else x * self._gain)
+        if factor is not None:
+            scale.mul_(factor)
         high, low = self._multiply(digits, self._scale).chunk(2)
         y = torch.add(low, high, alpha=128.0).mul_(scale)
         return y if added is None else y.add_(added)
@@ -226,6 +230,11 @@ def quantize(model: Any) -> None:
                 setattr(module, name, Int8Linear(*round_once(layer.weight), bias))
     for other in model.parameters():
         other.data = other.data.float().clone()  # a view would keep the whole file in memory
+
+
+def is_rounded(model: Any) -> bool:
+    """Whether a model has layers of 8 bits."""
+    return any(isinstance(module, Int8Linear) for module in model.modules())
 
 
 def pack(model: Any) -> Any:

@@ -1,5 +1,6 @@
 """Llama-shaped decoders, written out over fused and packed weights: the fastest net."""
 
+import math
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qalign_core.models.local.int8 import Int8Linear, Int8Product
+from qalign_core.models.local.int8 import Int8Linear, Int8Product, is_rounded
 from qalign_core.models.local.rows import KVNet, Plan, attend, sliding_window
 
 PACK_FROM = 2**17  # weights; smaller matrices take less time than the call of a packed product
@@ -92,8 +93,10 @@ def _multiplier_of(*layers: Any, gain: Tensor | None = None) -> Matrix | Int8Pro
 class LlamaNet(KVNet):
     """The Llama shape (also Qwen2's biases and Qwen3's head norms), written out over fused weights.
 
+    `build_llama` chooses between this class and `Int8LlamaNet`.
+
     Args:
-        model: a transformers model whose decoder is Llama-shaped, in float32 or rounded (`int8`).
+        model: a transformers model whose decoder is Llama-shaped, in float32.
 
     Raises:
         ValueError: the model is of another shape.
@@ -115,7 +118,6 @@ class LlamaNet(KVNet):
         self._floor = torch.tensor(self._gain * self._eps**0.5, device=norm.device)
         head = getattr(model, "lm_head", None)
         self._head = None if head is None else _multiplier_of(head)
-        self.alone = isinstance(decoder.layers[0].mlp.down_proj, Int8Linear)
         self._layers = [self._fuse(layer) for layer in decoder.layers]
         self._rope = self._rotations(decoder.rotary_emb)
         self._allocate(len(self._layers), n_kv, head_dim)
@@ -214,3 +216,122 @@ def _pair(weight: Tensor, d: int) -> Tensor:
     """Rows of a projection so that the two halves of each rotated pair stand side by side."""
     weight = weight.view(weight.shape[0], -1)
     return weight.view(-1, 2, d // 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+
+
+class Int8LlamaNet(LlamaNet):
+    """The same decoder with weights of 8 bits; its states have the same bits on every processor.
+
+    Products of whole numbers are exact. What is between them differs on processors in two ways: in
+    the order of sums, and in the last bit of exponentials and roots. Queries, keys, values and
+    probabilities are therefore rounded to multiples of a power of two so that every sum of their
+    products is exact. Exponentials and roots are computed in float64 and then rounded, and two
+    float64 numbers that differ in their last bit are almost always rounded to the same number:
+    one pair in 10**8 is not, and the next 14-bit rounding hides most of those.
+
+    Attributes:
+        value_units: for each layer the power of two that its values are multiples of.
+    """
+
+    def __init__(self, model: Any, rows: int, window: int) -> None:
+        self.value_units: list[float] = []
+        super().__init__(model, rows, window)
+        self.alone = True
+        self._floor = self._floor.double()
+
+    def _fuse(self, layer: Any) -> tuple[Any, ...]:
+        value = layer.self_attn.v_proj
+        gain = layer.input_layernorm.weight.detach() * self._gain
+        largest = (value.weight.float() * value.scale[:, None] * gain).norm(dim=1)
+        if value.bias is not None:
+            largest = largest + value.bias.abs()
+        # no value exceeds 2**30 units, and rounded probabilities add up to less than 2
+        self.value_units.append(2.0 ** (math.frexp(float(largest.max()))[1] - 29))
+        *weights, scales, w_o, w_gate_up, w_down = super()._fuse(layer)
+        scales = scales and [scale.double() for scale in scales]
+        return *weights, scales, w_o, w_gate_up, w_down
+
+    def _rotations(self, rotary: Any) -> Tensor:
+        """exp(i * angle) for q, with the scores' scale, and k: [slots, 1, group + 1, d / 2]."""
+        at = torch.arange(self.slots)
+        rotary(self._norm[None, None], at[None])  # some kinds choose frequencies by the length
+        frequencies = rotary.inv_freq.float()
+        if rotary.rope_type == "default":  # powers in float32 differ in their last bit too
+            share = torch.arange(len(frequencies), dtype=torch.float64) / len(frequencies)
+            frequencies = (rotary.config.rope_parameters["rope_theta"] ** -share).float()
+        angles = (at.float()[:, None] * frequencies).double()
+        length = torch.full((self._group + 1, 1), float(rotary.attention_scaling))
+        length[:-1] *= self._scale
+        # products of two float32 numbers are exact in float64
+        cos, sin = ((part[:, None] * length).float() for part in (angles.cos(), angles.sin()))
+        return torch.complex(cos.double(), sin.double())[:, None]
+
+    def hidden(self, tokens: Tensor, plan: Plan) -> Tensor:
+        """Final hidden states [m, hidden size], normalised; writes keys and values."""
+        m, n_kv, group, d = len(tokens), self._n_kv, self._group, self._head_dim
+        x = self._embed(tokens)
+        rope = self._rope[plan.positions]
+        for layer, (w_qkv, bias, scales, w_o, w_gate_up, w_down) in enumerate(self._layers):
+            qkv = w_qkv(x, bias, self._per_length(x)).double().view(m, n_kv, group + 2, d)
+            if scales is not None:
+                for part, scale in zip((qkv[:, :, :group], qkv[:, :, group]), scales, strict=True):
+                    part.copy_(functional.rms_norm(part, (d,), scale, self._eps))
+            pairs = torch.view_as_complex(qkv.view(m, n_kv, group + 2, d // 2, 2))
+            pairs[:, :, : group + 1].mul_(rope)
+            qkv = round_heads(qkv, self.value_units[layer]).float()
+            self._write(layer, plan, qkv[:, :, group], qkv[:, :, group + 1])
+            x = w_o(self._mix(qkv[:, :, :group], layer, plan), x)
+            gate, up = w_gate_up(x, None, self._per_length(x)).chunk(2, -1)
+            x = w_down(torch.mul(functional.silu(gate.double()), up).float(), x)
+        final: Tensor = x * self._per_length(x).mul_(self._gain)
+        return final.mul_(self._norm)
+
+    def _per_length(self, x: Tensor) -> Tensor:
+        """1 / |x| of each row (up to epsilon) [m, 1], rounded to 17 bits."""
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
+        inverse = torch.hypot(length, self._floor).reciprocal_().float()
+        return inverse.view(torch.int32).bitwise_and_(-128).view(torch.float32)
+
+    def _mix(self, q: Tensor, layer: int, plan: Plan) -> Tensor:
+        """Attention [m, hidden size] of q [m, kv, group, d]; both products are exact."""
+        m, n_kv, group, d = q.shape
+        k, v, n = self.keys[layer], self.values[layer], plan.length
+        if plan.row is None:
+            q, mask = q.reshape(m * n_kv, group, d), plan.mask
+            k, v = k[:m, :, :, :n].flatten(0, 1), v[:m, :, :n].flatten(0, 1)
+        else:
+            q, mask = q.transpose(0, 1).reshape(n_kv, m * group, d), plan.mask
+            mask = mask.expand(m, group, n).reshape(1, m * group, n)
+            k, v = k[plan.row, :, :, :n], v[plan.row, :, :n]
+        p = torch.softmax(torch.baddbmm(mask, q, k), -1, dtype=torch.float64)
+        mixed = torch.bmm(p.add_(_TO_2_20).sub_(_TO_2_20), v.double()).float()
+        if plan.row is not None:
+            mixed = mixed.view(n_kv, m, group, d).transpose(0, 1)
+        return mixed.reshape(m, -1)
+
+
+_LAST_BIT = 1.5 * 2.0**52
+"""A float64 number of this size times a unit: adding and subtracting it rounds to whole units."""
+_TO_2_20 = _LAST_BIT * 2.0**-20
+_EXPONENT = 0x7FF << 52
+
+
+def round_heads(qkv: Tensor, value_unit: float) -> Tensor:
+    """Round queries and keys to 4,096 units of a power of two at most, and values to their unit.
+
+    A query and a key that are no longer than 2**12 units have a product, and partial sums of it,
+    of at most 2**24 of their units: whole numbers that float32 has.
+    """
+    length = torch.linalg.vector_norm(qkv, dim=-1, keepdim=True).mul_(1 + 2**-8)
+    power = length.view(torch.int64).bitwise_and_(_EXPONENT).view(torch.float64)
+    shift = power.mul_(2.0**-11 * _LAST_BIT)
+    shift[:, :, -1] = value_unit * _LAST_BIT
+    return qkv.add_(shift).sub_(shift)
+
+
+def build_llama(model: Any, rows: int, window: int) -> LlamaNet:
+    """The net for a Llama-shaped model in float32 or rounded by `int8.quantize`.
+
+    Raises:
+        ValueError: the model is of another shape.
+    """
+    return (Int8LlamaNet if is_rounded(model) else LlamaNet)(model, rows, window)
