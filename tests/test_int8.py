@@ -12,6 +12,7 @@ import torch
 from processors import PROCESSORS
 from tiny_models import save
 
+from qalign_core.chain.cost import reads_all, reads_on
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.local import int8
 from qalign_core.models.local.engine import HFLanguageModel
@@ -202,5 +203,6 @@ def test_a_reward_model_can_be_rounded_too(tmp_path, name):
         rm = HFRewardModel.from_pretrained(folder, device="cpu", dtype=dtype, window=128)
         response = Response((70, 71), "ab", False)
         values.append(asyncio.run(rm.score("Why?", response)))
+        assert rm.n_read is (reads_on if name == "llama" else reads_all), "one reads on, one again"
         rm.close()
     assert values[0] == pytest.approx(values[1], abs=0.05)

@@ -16,7 +16,7 @@ from qalign_core.models.chat import Text
 from qalign_core.models.loading import CACHE_BYTES, Pretrained
 from qalign_core.models.local.int8 import pack
 from qalign_core.models.local.llama_net import LlamaNet, build_llama
-from qalign_core.models.local.net_selection import TOLERANCE, UNFIT
+from qalign_core.models.local.net_selection import UNFIT, tolerance
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Worker, torch_threads
 from qalign_core.rewards.templated import TemplatedRewardModel
@@ -113,7 +113,7 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
             # with constant shapes the bits are the same, whatever was read before
             fast.net.fixed = not _same_in_any_length(fast.net, probe)
             expected = self.worker.compute(probe)
-            if abs(expected - fast.compute(probe)) <= TOLERANCE * max(1.0, abs(expected)):
+            if abs(expected - fast.compute(probe)) <= tolerance(model) * max(1.0, abs(expected)):
                 self.worker = fast
         if not isinstance(self.worker, _PrefixScorer):
             pack(model)

@@ -16,8 +16,14 @@ from qalign_core.validation import first_line
 
 UNFIT = (ValueError, TypeError, RuntimeError, AttributeError, IndexError, ImportError)
 """Errors of a fast way that does not fit a model, or the installed version of transformers."""
-TOLERANCE = 2e-3  # largest difference to transformers' own logits at load, relative to their size
-INT8_TOLERANCE = 0.02  # a difference in the last bit moves some inputs to the next 14-bit step
+
+
+def tolerance(model: Any) -> float:
+    """The largest difference to transformers' own numbers at load, relative to their size.
+
+    In 8 bits it is larger: a difference in the last bit moves some inputs to the next 14-bit step.
+    """
+    return 0.02 if is_rounded(model) else 2e-3
 
 
 def build(model: Any, rows: int, window: int) -> Net:
@@ -56,9 +62,7 @@ def build(model: Any, rows: int, window: int) -> Net:
         except UNFIT as reason:
             reasons.append(first_line(reason))
             continue
-        precision = TOLERANCE if net.dtype == torch.float32 else 0.1
-        if is_rounded(model):
-            precision = INT8_TOLERANCE
+        precision = tolerance(model) if net.dtype == torch.float32 else 0.1
         if error <= precision * max(1.0, expected.abs().max().item()):
             if isinstance(net, KVNet):
                 net.exact = verify(net, probe[:12])
