@@ -470,3 +470,15 @@ def test_every_figure_has_a_place_and_a_table() -> None:
         for outputs in figures:
             assert json.loads(outputs["drawing"])["data"]
             assert outputs["table"][0] == "div.table"
+
+
+def test_a_single_chain_stays_somewhere_but_its_time_shares_converge() -> None:
+    p = chain.progress(WORLD, 1.0, chain.STEPS, "1 chain")
+    assert p.empirical is not None
+    assert p.visited is not None
+    assert p.visited[0] == p.empirical[0]
+    assert p.empirical[-1] > 0.5  # it is at one text
+    assert p.visited[-1] < p.visited[8] < p.visited[0]
+    assert p.visited[-1] < 0.5 * p.empirical[-1]
+    facts = str(chain.facts_of(p))
+    assert "time shares" in facts

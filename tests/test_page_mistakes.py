@@ -208,11 +208,14 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     assert chain.startswith("?prompt=")
     assert "seed=" in chain
     chosen = "document.querySelector('#results-set input').value"
-    await shows(page, f"{chosen}.startsWith('Long')")
+    await shows(page, f"{chosen}.startsWith('Right samples are rare')")
     await page.click("#results-set input")
-    await page.get_by_role("option", name="Other wording, more events", exact=True).click()
+    await page.get_by_role("option", name="Unfamiliar wording, more events", exact=True).click()
     await shows(page, "location.search === '?tab=results&set=shifted'")
     await reads(page, "#results-facts", "of shifted")
+    await page.click("#results-variant input")
+    await page.get_by_role("option", name="Sharpness 4", exact=True).click()
+    await shows(page, "location.search === '?tab=results&set=shifted-sharp'")
     assert (await page.text_content("#results-problems")).strip() == ""
 
 

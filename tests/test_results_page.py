@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from components.results.advice import Clause, between, clauses, waiting
+from components.results.advice import QUESTIONS, Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
 from components.results.page import advice, build_results_page
 from components.results.problems import problems_html
@@ -43,6 +43,7 @@ from qalign_study.sheet.evaluated import (
     FOLDER,
     beside,
     beside_the_papers,
+    groups_of,
     results_files,
     summarise,
     title_of,
@@ -336,6 +337,29 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     assert rare.lab == "#lab-section-worth"
     text = advice(results_files())
     assert f'href="{rare.lab}"' in text
+
+
+def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_first_two() -> None:
+    by_name = {p.stem: p for p in results_files() + results_files(others=True)}
+    groups = groups_of(by_name)
+    assert len(groups) == 5
+    assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
+    ahead = [title for title in groups if "the chain is ahead" in title]
+    assert ahead == list(groups)[1:2]
+    name = next(iter(groups[ahead[0]].values()))
+    d = list(paired(summarise(by_name[name]).points, "qalign", "any"))[-1]
+    assert d.verdict == "ahead"
+
+
+def test_three_questions_have_big_answers_and_the_numbers_are_behind_a_fold() -> None:
+    text = advice(results_files())
+    questions, numbers = text.split("<details")
+    assert re.findall("<h3>(.*?)</h3>", questions) == list(QUESTIONS)
+    answers = re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", questions)
+    assert ("No, they are rarer", "QAlign") in answers
+    assert ("Yes, at least 1 in 300", "The weighted vote") in answers
+    assert not re.search(r"\([−\d]|percentage points", questions)  # no interval
+    assert "95% intervals" in numbers
 
 
 def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_docs() -> None:

@@ -60,6 +60,7 @@ class Progress:
         now: the distribution shown at step t, exact or empirical, shape [n].
         empirical: total variation of the shares of the chains, shape [STEPS + 1], if any walk.
         floor: what that many draws of the target itself would show.
+        visited: total variation of the time shares of the chains up to each step, [STEPS + 1].
     """
 
     chain: ExactChain
@@ -69,6 +70,7 @@ class Progress:
     now: Array
     empirical: Array | None = None
     floor: float = 0.0
+    visited: Array | None = None
 
     @property
     def here(self) -> float:
@@ -84,8 +86,10 @@ def progress(world: World, beta: float, t: int, selection: str) -> Progress:
         return Progress(chain, t, selection, exact, chain.after(t))
     walked = shares(simulate(chain, n_chains=n_chains, steps=STEPS, seed=SEED), len(chain.states))
     empirical = np.array([total_variation(d, chain.target) for d in walked])
+    times = np.cumsum(walked, axis=0) / np.arange(1, len(walked) + 1)[:, None]
+    visited = np.array([total_variation(d, chain.target) for d in times])
     floor = noise_floor(chain.target, n_chains)
-    return Progress(chain, t, selection, exact, walked[t], empirical, floor)
+    return Progress(chain, t, selection, exact, walked[t], empirical, floor, visited)
 
 
 def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") -> Figure:
@@ -135,19 +139,31 @@ def distance_figure(p: Progress) -> Figure:
     factor = second_eigenvalue(p.chain)
     slope = p.exact[anchor] * np.power(factor, (t - anchor).astype(float))
     visible_slope = as_float32(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
-    eigenvalue, thin = f"second eigenvalue: {factor:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
+    eigenvalue = f"in the long run × {factor:.3f} per step (second eigenvalue)"
+    thin = {"width": 1.5, "dash": "dash"}
     traces = [
         curve("exact chain", t, as_float32(resolved), "chain", ".2e"),
         curve(eigenvalue, t, visible_slope, "base", "", **thin),
     ]
-    if p.empirical is not None:
+    if p.empirical is not None and p.visited is not None:
         noise, ends = noise_name(p), [0, len(t) - 1]
         traces += [
-            curve(p.selection, t, as_float32(p.empirical), "chain", width=1),
+            curve(where_name(p), t, as_float32(p.empirical), "chain", width=1),
+            curve(visited_name(p), t, as_float32(p.visited), "accepted", width=2.5),
             curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
         ]
     traces.append(dot(p.t, max(p.here, 1e-15), "chain", name=f"t = {p.t}"))
     return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
+
+
+def where_name(p: Progress) -> str:
+    """Name the distance of the texts at which the chains are."""
+    return f"where {p.selection} {'is' if CHAIN_COUNTS[p.selection] == 1 else 'are'}"
+
+
+def visited_name(p: Progress) -> str:
+    """Name the distance of the time shares, which vote."""
+    return f"what {p.selection} {'has' if CHAIN_COUNTS[p.selection] == 1 else 'have'} visited"
 
 
 def noise_name(p: Progress) -> str:
@@ -168,8 +184,11 @@ def facts_of(p: Progress) -> Words:
             f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats",
         ),
     ]
-    if p.empirical is not None:
+    if p.visited is not None:
+        rows[0] = (f"Distance of where the chains are at t = {p.t}", number(p.here))
         rows[1] = (noise_name(p).capitalize(), number(p.floor))
+        visited = number(float(p.visited[p.t]))
+        rows.insert(1, ("Distance of their time shares so far, which vote", visited))
     return facts(rows)
 
 
@@ -190,8 +209,12 @@ def strip_table(chain: ExactChain, distribution: Array | None = None, name: str 
 def distance_table(p: Progress) -> Words:
     """Total variation at every step that Play stops at."""
     curves = {"exact chain": p.exact}
-    if p.empirical is not None:
-        curves |= {p.selection: p.empirical, "noise floor": np.full(len(p.exact), p.floor)}
+    if p.empirical is not None and p.visited is not None:
+        curves |= {
+            where_name(p): p.empirical,
+            visited_name(p): p.visited,
+            "noise floor": np.full(len(p.exact), p.floor),
+        }
     return table_at(STOPS, curves)
 
 
@@ -208,7 +231,8 @@ def controls() -> list[Component]:
     t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
     play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
     selection = gr.Radio(
-        list(CHAIN_COUNTS), value=next(iter(CHAIN_COUNTS)), label="Distribution shown", scale=3,
+        [(name.partition(",")[0], name) for name in CHAIN_COUNTS],
+        value=next(iter(CHAIN_COUNTS)), label="Distribution shown", scale=3,
         elem_id="lab-shown", min_width=280,
     )  # fmt: skip
     timer = gr.Timer(0.4, active=False)

@@ -35,13 +35,30 @@ LAB = "#lab-section-worth"
 POINTS = "(percentage points, with 95% intervals, at the largest equal compute)"
 
 
+COMMON, RANKS, AFFORD = QUESTIONS = (
+    "Are right samples common?",
+    "Does the reward rank near misses above misses?",
+    "How many samples can you afford?",
+)
+"""What decides which method to use."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What somebody has, what to use then, what that rests on, and a section of the Lab."""
+    """What to use in a situation, and why.
+
+    Attributes:
+        situation: what somebody has.
+        use: the method for it.
+        because: the results behind it.
+        replies: replies to `QUESTIONS` that lead here, by question.
+        lab: a section of the Lab.
+    """
 
     situation: str
     use: str
     because: str
+    replies: Mapping[str, str]
     lab: str = ""
 
 
@@ -57,13 +74,31 @@ def clauses(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> lis
 
 
 def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> str:
-    """The clauses as a list."""
+    """The questions with their replies, and the clauses with all numbers behind a fold."""
+    advised = clauses(sets, poor)
     rows = "".join(
         f"<dt>{html.escape(each.situation)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
         f"{html.escape(each.because)}{_link(each.lab)}</dd>"
-        for each in clauses(sets, poor)
+        for each in advised
     )
-    return f'<dl class="qr-advice">{rows}</dl>' if rows else ""
+    if not rows:
+        return ""
+    questions = "".join(_question(question, advised) for question in QUESTIONS)
+    return (
+        f'<ol class="qr-questions">{questions}</ol><details class="qr-numbers">'
+        f'<summary>The numbers behind these answers</summary><dl class="qr-advice">{rows}</dl>'
+        "</details>"
+    )
+
+
+def _question(question: str, advised: Sequence[Clause]) -> str:
+    """A question, and for each reply what to use."""
+    replies = "".join(
+        f"<dt>{html.escape(each.replies[question])}</dt><dd>{html.escape(each.use)}</dd>"
+        for each in advised
+        if question in each.replies
+    )
+    return f"<li><h3>{html.escape(question)}</h3><dl>{replies}</dl></li>" if replies else ""
 
 
 def _link(section: str) -> str:
@@ -108,6 +143,7 @@ def _wait(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "Samples can be drawn in parallel; a proposal waits for the previous verdict. At equal "
         f"compute the chain writes {median(ratios):.0f} times as many tokens in a row as the "
         f"longest sample (median of {len(ratios):,} problems).",
+        {AFFORD: "No time to wait for a chain"},
     )
 
 
@@ -133,6 +169,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "Best-of-n or the weighted vote",
         f"With up to {limit} sample{'s' * (limit > 1)} best-of-n is not significantly behind the "
         f"weighted vote on any of these sets, and it needs no extracted answers.{later}",
+        {AFFORD: f"At most {limit}"},
     )
 
 
@@ -164,6 +201,11 @@ def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "The weighted vote" if not ahead else f"QAlign on {', '.join(ahead)}",
         "The chain has the same target but takes longer. QAlign minus weighted vote "
         f"is {listing} {POINTS}.",
+        {
+            COMMON: "Yes, at least 1 in 300",
+            RANKS: "Yes, and right samples are common",
+            AFFORD: "Many, with right ones among them",
+        },
     )
 
 
@@ -184,6 +226,7 @@ def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "Majority vote",
         "It is the only rule here without a reward, so a sample costs less. With at most the "
         f"largest equal compute it is right on {', '.join(rates)}{WITH_REWARD * better}.",
+        {RANKS: "There is no reward model"},
     )
 
 
@@ -209,6 +252,7 @@ def _poor(name: str, evaluated: Evaluated) -> Iterator[Clause]:
         use[0].upper() + use[1:],
         f"On {name} the difference from majority vote, which uses no reward, is {listing} {POINTS}."
         + (f" In this case, avoid {' and '.join(lost)}." if lost else ""),
+        {RANKS: "Poorly"},
     )
 
 
@@ -239,5 +283,10 @@ def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "Right answers rarer than one in 300 samples, and a reward model that detects near misses",
         "QAlign",
         f"A vote can only choose among its samples. {SURVIVE}. {seen}{rest}",
+        {
+            COMMON: "No, they are rarer",
+            RANKS: "Yes, and right samples are rarer than 1 in 300",
+            AFFORD: "Many, and still none is right",
+        },
         LAB,
     )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -16,7 +16,13 @@ from components.common.saving import file_saver
 from components.results.advice import advice_html
 from components.results.sheet import file_of, list_html, paper_html, show, whole_html
 from qalign_core.errors import QAlignError
-from qalign_study.sheet.evaluated import NO_FOLDERS, read, results_files, summarise, title_of
+from qalign_study.sheet.evaluated import (
+    NO_FOLDERS,
+    groups_of,
+    read,
+    results_files,
+    summarise,
+)
 
 IN_A_SENTENCE = {
     "in_distribution": "problems like the training problems",
@@ -95,10 +101,26 @@ class _Sets:
 
     by_name: Mapping[str, Path]
 
+    @cached_property
+    def groups(self) -> dict[str, dict[str, str]]:
+        """The names by what they show and by their titles."""
+        return groups_of(self.by_name)
+
     @property
     def first(self) -> str:
         """The set that is chosen at first."""
-        return next(iter(self.by_name))
+        return next(iter(next(iter(self.groups.values())).values()))
+
+    def menus(self, name: str | None) -> list[Any]:
+        """Return what both menus show once a set is chosen."""
+        title, group = next(each for each in self.groups.items() if name in each[1].values())
+        return [title, gr.Dropdown(list(group.items()), value=name)]
+
+    async def choose_group(self, title: str) -> list[Any]:
+        """Choose the first variant of a group; the title comes from a browser."""
+        group = self.groups.get(str(title), next(iter(self.groups.values())))
+        name = next(iter(group.values()))
+        return [self.menus(name)[1], *await self.choose(name)]
 
     def path(self, name: object) -> Path:
         """Return the path of a set; the name comes from a browser, so nothing else is read."""
@@ -122,14 +144,14 @@ class _Sets:
         parameters = {**request.query_params, **dict(parse_qsl(str(query)))}
         name = str(parameters.get("set", ""))
         name = name if name in self.by_name else self.first
-        return [name, *await self.choose(name)]
+        return [*self.menus(name), *await self.choose(name)]
 
     async def follow(self, query: str) -> Any:
         """Choose the set that a lesson's link names, if it names one."""
         name = dict(parse_qsl(str(query))).get("set")
         if name not in self.by_name:
             return gr.skip()
-        return [name, *await self.choose(name)]
+        return [*self.menus(name), *await self.choose(name)]
 
 
 def _build_sets(
@@ -147,29 +169,39 @@ def _build_sets(
         "problems.",
     )
     gr.HTML(first_question, **PLAIN)
-    chosen = gr.Dropdown(
-        [(title_of(path), name) for name, path in sets.by_name.items()],
-        value=sets.first,
-        label="Problem set",
-        filterable=False,
-        elem_id="results-set",
-    )
+    with gr.Row():
+        group = gr.Dropdown(
+            list(sets.groups),
+            value=next(iter(sets.groups)),
+            label="Problem set",
+            filterable=False,
+            elem_id="results-set",
+        )
+        # the server knows the variants of all groups; a browser shows those of one
+        chosen = gr.Dropdown(
+            [pair for variants in sets.groups.values() for pair in variants.items()],
+            value=sets.first,
+            label="Variant",
+            filterable=False,
+            elem_id="results-variant",
+        )
     above = gr.HTML(READING, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
     behind = gr.HTML("", elem_id="results-problems", **PLAIN)
-    sentence = "It depends on what you have. Each line names the results behind it."
-    gr.HTML(heading("Which should I use?", sentence), **PLAIN)
+    gr.HTML(heading("Which should I use?", "Three questions decide it."), **PLAIN)
     advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
     _build_averages(tuple(path for path in files if "@" not in path.stem))
 
     outputs = [above, behind, below]
     cast(Any, above).open(sets.open, chosen, behind, concurrency_limit=2, **PRIVATE)
+    group.input(sets.choose_group, group, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     chosen.input(sets.choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
-    looking = looked_at.change(sets.look, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    both = [group, chosen, *outputs]
+    looking = looked_at.change(sets.look, led, both, concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     looking.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
-    leading = led.change(sets.follow, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    leading = led.change(sets.follow, led, both, concurrency_limit=2, **PRIVATE)
     leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
 
 

@@ -72,7 +72,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
         fact(
             "Effective samples per 1,000 tokens",
             per_tokens,
-            f"{generated:,} tokens have been written so far",
+            f"the chains have written {generated:,} tokens",
         ),
         fact("Error of the mean", error, "standard error of the mean reward"),
         {"name": "Split R-hat", "value": str(agree), "meaning": describe_mixing(agree)},

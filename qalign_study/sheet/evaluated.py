@@ -28,6 +28,18 @@ TITLES = {
 """Names of the embedded sets, in the order of the list."""
 
 
+GROUPS = {
+    "in_distribution": "Right samples are common: like the training problems",
+    "inventory": "Right samples are very rare, and the chain is ahead: inventories",
+    "long": "Right samples are rare: long problems",
+    "shifted": "Unfamiliar wording, more events",
+    "writing": "No answers to count: short texts with constraints",
+}
+"""The embedded sets by what they show, in the order of the Results page."""
+AS_IN_THE_PAPER = "The paper’s moves and target"
+"""The name of a set's usual run among its variants."""
+
+
 OTHER_RUNS = {
     "power": "no reward, sharpness 4",
     "sharp": "sharpness 4",
@@ -100,18 +112,46 @@ def variant_of(path: Path) -> str:
 
 
 def title_of(path: Path) -> str:
-    """Return the name of a results file in the list: its problem set, with its marks.
+    """Return the name of a results file: its problem set, with its marks.
 
     `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
     same with another one, `inventory@2.zip` fresh inventories. A folder has its own name.
     """
     if path.is_dir():
         return path.name
-    (task, _, seed), variant = task_of(path).partition("@"), variant_of(path)
-    words = [TITLES.get(task, task.replace("_", " "))]
-    words += [f"fresh problems, seed {seed}"] * bool(seed)
-    words += [OTHER_RUNS.get(variant, f"{variant} reward model")] * bool(variant)
-    return "; ".join(words)
+    task = task_of(path).partition("@")[0]
+    return "; ".join([TITLES.get(task, task.replace("_", " ")), *_marks(path)])
+
+
+def _marks(path: Path) -> list[str]:
+    """Return what tells a results file from the usual one on its set."""
+    seed, variant = task_of(path).partition("@")[2], variant_of(path)
+    marks = [f"fresh problems, seed {seed}"] * bool(seed)
+    return marks + [OTHER_RUNS.get(variant, f"{variant} reward model")] * bool(variant)
+
+
+def groups_of(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """Group results by what they show: from a group's title to its names, by their titles.
+
+    Args:
+        files: the results by name; folders come first, each as a group of its own.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    order = list(GROUPS)
+
+    def place(item: tuple[str, Path]) -> int:
+        task = task_of(item[1]).partition("@")[0]
+        return -1 if item[1].is_dir() else order.index(task) if task in order else len(order)
+
+    for name, path in sorted(files.items(), key=place):
+        task = task_of(path).partition("@")[0]
+        if path.is_dir():
+            groups[path.name] = {AS_IN_THE_PAPER: name}
+            continue
+        label = "; ".join(_marks(path)) or AS_IN_THE_PAPER
+        group = groups.setdefault(GROUPS.get(task, task.replace("_", " ")), {})
+        group[label[0].upper() + label[1:]] = name
+    return groups
 
 
 def beside(path: Path) -> dict[str, Path]:
