@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from statistics import fmean
 
@@ -332,6 +332,19 @@ class ChainFacts:
     def model_share(self, answer: str = "") -> Share:
         """Share of an answer among the model's own samples, by default the most frequent."""
         return self._share(list(self._pool), answer or self.model_says())
+
+    def even_samples(self) -> int:
+        """Samples of the model alone that cost no more tokens than the chain so far."""
+        return len(self._even_pool())
+
+    def even_share(self, answer: str) -> Share:
+        """Share of an answer among the samples that cost no more tokens than the chain so far."""
+        return self._share(self._even_pool(), answer)
+
+    def _even_pool(self) -> list[ScoredResponse]:
+        spent = accumulate(sample.cost.generated for sample in self._trace.pool)
+        limit = sum(step.cost.generated for step in self._steps)
+        return [sample for sample, n in zip(self._trace.pool, spent, strict=False) if n <= limit]
 
     def model_reward(self) -> float:
         """Mean reward of the model's own samples."""
