@@ -85,23 +85,17 @@ def test_a_module_runs_once_after_what_it_imports_and_its_exports_become_the_pag
         words='import { one } from "./numbers.js";\n'
         "export function say(n) {\n  // why\n  return `${one}, ${n}`; // aside\n}\n",
         numbers="/** Numbers.\n * @type {number} */\nexport const one = 1;\nexport const two = 2;\n"
-        "export class Three {}\nexport async function four() {}\n",
+        "export class Box {}\nexport async function go() {}\n",
     )
     assert (
         bundle(page)
         == """(() => {
 "use strict";
-const m0 = (() => {
-const one = 1;const two = 2;class Three {}async function four() {}return {one, two, Three, four};
+const m0=(()=>{const one=1;const two=2;class Box{}async function go(){}return{one,two,Box,go};
 })();
-const m1 = (() => {
-const {one} = m0;
-function say(n) {return `${one}, ${n}`;}return {say};
+const m1=(()=>{const{one}=m0;function say(n){return `${one}, ${n}`;}return{say};
 })();
-const m2 = (() => {
-const {one, two} = m0;
-const {say} = m1;
-const Page = {said: say(one + two)};return {Page};
+const m2=(()=>{const{one,two}=m0;const{say}=m1;const Page={said:say(one + two)};return{Page};
 })();
 Object.assign(globalThis, { ...m2 });
 })();
@@ -112,17 +106,17 @@ Object.assign(globalThis, { ...m2 });
 def test_a_comment_before_code_takes_nothing_with_it(tmp_path):
     body = "const a =\n  /** @type {any} */ (1);\n"
     page = write(tmp_path, page=f"{body}/** A sum. */\nexport const b = a + 1;\n")
-    assert "const a =\n(1);const b = a + 1;" in bundle(page)  # a type and an indent go too
+    assert "const a=(1);const b=a + 1;" in bundle(page)  # a type and an indent go too
 
 
 def test_braces_lose_their_spaces_and_texts_keep_theirs(tmp_path):
     page = write(tmp_path, page='export const a = { b: "{ it\'s }", c: `{ ${1} }` };\n')
-    assert 'const a = {b: "{ it\'s }", c: `{ ${1} }`};' in bundle(page)
+    assert 'const a={b:"{ it\'s }",c:`{ ${1} }`};' in bundle(page)
 
 
 def test_a_comment_that_stays_keeps_its_line(tmp_path):
     page = write(tmp_path, page="export const a = 1; // it's one,\nexport const b = 2;\n")
-    assert "const a = 1; // it's one,\nconst b = 2;" in bundle(page)
+    assert "const a = 1; // it's one,\nconst b=2;" in bundle(page)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +151,22 @@ def test_modules_that_import_each_other_and_the_end_of_a_script_are_refused(tmp_
         bundle(page)
     with pytest.raises(ValueError, match=r"end\.js would end the page's script"):
         bundle(tmp_path / "end.js")
+
+
+@pytest.mark.parametrize(
+    ("line", "joined"),
+    [
+        ('f(a, "x , y" , b ? c : d);', 'f(a,"x , y",b?c:d);'),
+        ("const t = `${a} , ${b ? 1 : 2}`;", "const t=`${a} , ${b ? 1 : 2}`;"),
+        ("g(`a , ${b ? `c , d` : 1}`, x );", "g(`a , ${b ? `c , d` : 1}`, x );"),
+        ("x} , text ${", "x} , text ${"),
+        ("y} , text` , z;", "y} , text` , z;"),
+        ("h(/a , b/, x );", "h(/a , b/, x );"),
+        ("return a + +b - -c;", "return a + +b - -c;"),
+    ],
+)
+def test_spaces_around_signs_go_and_those_in_texts_stay(tmp_path, line, joined):
+    assert joined in bundle(write(tmp_path, page=f"{line}\n"))
 
 
 def test_an_import_of_what_is_not_exported_is_refused(tmp_path):

@@ -12,8 +12,8 @@ What a module may be, so that joining needs no parser:
   a line; no other exports;
 - comments on lines of their own, comments without quotes at the end of a line, and types in front
   of what they belong to (`/** @type {...} */`), which the page does not get: `//` or `/* ... */`,
-  and no text with a line break in it, since lines are joined and lose their indentation; braces
-  lose the spaces inside them.
+  and no text with a line break in it, since lines are joined and lose their indentation, and
+  lines of code the spaces around their signs.
 
 A module becomes a function that runs once, after those that it imports, and returns what it
 exports; the exports of the modules asked for are the page's globals.
@@ -32,7 +32,7 @@ IMPORT = re.compile(
 EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function\*?|class) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 INDENT = re.compile(r"^\s+", re.MULTILINE)
-OPEN_LINE = re.compile(r"^((?:(?!//).)*[{}(\[,;])\n", re.MULTILINE)
+OPEN_LINE = re.compile(r"^((?:(?!//).)*[{}(\[,;=?:&|>])\n", re.MULTILINE)
 TEXT = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"
 BRACES = re.compile(rf"({TEXT})|(?<=\{{) | (?=\}})")
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
@@ -40,6 +40,14 @@ TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
 SHEET_SPACE = re.compile(
     r"/\*.*?\*/\s*|\s+(?=[{}])|(?<=[{};,])\s+|(?<=:) |^\s+", re.MULTILINE | re.DOTALL
 )
+QUOTED = r'"(?:\\.|[^"\\\n])*"'
+TEMPLATE = r"`(?:\\.|[^`\\\n])*`"
+SIMPLE_LINE = re.compile(
+    rf"""^(?:[^"'`/$\n]|{QUOTED}|(?:^|(?<=[(\[,=>?:+])|(?<=return)) *{TEMPLATE}|(?<=[\w)]) / )*$""",
+    re.MULTILINE,
+)
+"""A line of code with whole texts, each behind a sign, but without regular expressions."""
+SPACES = re.compile(rf"""({QUOTED}|{TEMPLATE})| *(=>|[=<>?:|&,{{}}();!*/]+) *""")
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
@@ -69,6 +77,15 @@ def sheets(*parts: Path) -> str:
     return SHEET_SPACE.sub("", "".join(texts))
 
 
+def _tighten(line: re.Match[str]) -> str:
+    """Return a line of code without the spaces around its signs.
+
+    A line with a template in a template stays as it is.
+    """
+    whole = all(text.count("{") == text.count("}") for text in re.findall(TEMPLATE, line[0]))
+    return SPACES.sub(r"\1\2", line[0]) if whole else line[0]
+
+
 @dataclass(frozen=True, slots=True)
 class _Joined:
     name: str
@@ -90,14 +107,15 @@ def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) 
         if missing := set(names) - set(module.exports):
             absent = ", ".join(sorted(missing))
             raise ValueError(f"{path.name} imports {absent}, which {place[2:]} does not export")
-        imports += f"const {{{', '.join(names)}}} = {module.name};\n"
-    code = INDENT.sub("", EXPORT.sub("", IMPORT.sub("", source)))
-    if other := LEFT.search(code):
+        imports += f"const{{{','.join(names)}}}={module.name};"
+    own = EXPORT.sub("", IMPORT.sub("", source))
+    if other := LEFT.search(own):
         raise ValueError(f"{path.name}: this cannot be joined: {other[0].strip()}")
+    code = INDENT.sub("", SIMPLE_LINE.sub(_tighten, own))
     if "</script" in code:
         raise ValueError(f"{path.name} would end the page's script")
     code = BRACES.sub(r"\1", OPEN_LINE.sub(r"\1", code))
     name, exports = f"m{len(joined)}", tuple(EXPORT.findall(source))
-    body = f"{imports}{code}return {{{', '.join(exports)}}};\n"
-    joined[path] = _Joined(name, exports, f"const {name} = (() => {{\n{body}}})();\n")
+    body = f"{imports}{code}return{{{','.join(exports)}}};\n"
+    joined[path] = _Joined(name, exports, f"const {name}=(()=>{{{body}}})();\n")
     return joined[path]

@@ -78,16 +78,28 @@ test("controls and direction marks become visible, a line break stays", () => {
 });
 
 test("an answer is marked only where the right one is known", () => {
-  const trace = (reference) => ({ header: { reference }, verdicts: new Map() });
+  const trace = (reference) => ({ header: { reference }, verdicts: new Map(), answers: [] });
   assert.equal(answerText(trace("4"), "4"), "4 ✓");
   assert.equal(answerText(trace("4"), "5"), "5 ✗");
   assert.equal(answerText(trace(null), "5"), "5");
   assert.equal(answerText(trace("4"), null), "no answer");
-  assert.equal(answerText(trace(null), "x".repeat(99)).length, 40);
+  assert.equal(answerText(trace(null), "x".repeat(99)), `${"x".repeat(39)}…`);
+});
+
+test("a long answer begins where it differs from the right one, or from the first", () => {
+  const right = "39 apples, 13 candles, 60 cards, 92 eggs, 63 plums";
+  const wrong = "39 apples, 13 candles, 60 cards, 92 eggs, 43 plums";
+  const known = { header: { reference: right }, verdicts: new Map(), answers: [wrong, right] };
+  assert.equal(answerText(known, right), "39 apples, 13 candles, 60 cards, 92 egg… ✓");
+  assert.equal(answerText(known, wrong), "…43 plums ✗");
+  assert.equal(answerText(known, "38 apples"), "38 apples ✗");
+  const open = { header: { reference: null }, verdicts: new Map(), answers: [wrong, right] };
+  assert.equal(answerText(open, wrong), "39 apples, 13 candles, 60 cards, 92 egg…");
+  assert.equal(answerText(open, right), "…63 plums");
 });
 
 test("whether several chains agree is said with the answers that lead in each", () => {
-  const trace = { header: { reference: "58" }, verdicts: new Map(),
+  const trace = { header: { reference: "58" }, verdicts: new Map(), answers: [],
     chains: [{ id: 0 }, { id: 1 }, { id: 2 }] };
   assert.equal(agreement(trace, ["58", "58", "58"]), "All 3 chains say 58 ✓.");
   assert.equal(agreement(trace, ["44", "58", "58"]), "Chain 1 says 44 ✗, chains 2 and 3 say 58 ✓: "

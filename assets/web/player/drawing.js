@@ -1,6 +1,6 @@
 /* What the player's parts draw with. A part is made once, `{ node, draw }`; `draw(view)` brings its
    node to what the view says and touches only what differs from the view before. */
-import { builder, drawIcon } from "../dom.js";
+import { builder, drawIcon, show } from "../dom.js";
 import { answerText, isRight, visible } from "./words.js";
 
 /** @typedef {import("./parse.js").Trace} Trace */
@@ -110,6 +110,19 @@ export function tokenSpans(step, from) {
   });
 }
 
+/**
+ * Have a scroller show "…" at its edge while some of its content lies beyond.
+ * @param {HTMLElement} scroller
+ */
+export function signMore(scroller) {
+  const sign = h("i.more", "…");
+  const end = h("i.end");
+  scroller.append(sign, end);
+  new IntersectionObserver((all) => show(sign, !all.pop()?.isIntersecting),
+    { root: scroller }).observe(end);
+  return scroller;
+}
+
 /** The colour of answers that have none of their own, as a style. */
 export const OTHERS = "--c:var(--a6)";
 
@@ -127,6 +140,16 @@ export function answerStyle(trace, answer) {
 
 /** @param {string} style */
 export const swatch = (style) => h("i.swatch.own", { style });
+
+/**
+ * A name with its colour. Its words may be cut where there is no room, its mark never.
+ * @param {string} style
+ * @param {string} text
+ */
+export function nameNodes(style, text) {
+  const words = text.replace(/ [✓✗]$/, "");
+  return [swatch(style), h("span.caption", words), text.slice(words.length + 1)];
+}
 
 /**
  * An answer's place in a drawing says in words which one it is.

@@ -9,10 +9,10 @@ import {
   button,
   h,
   label,
+  nameNodes,
   rule,
   s,
   scaleOf,
-  swatch,
 } from "./drawing.js";
 import {
   affordable,
@@ -446,10 +446,10 @@ export function answersPanel(compare) {
   /** @type {(style: string, text: string, k: number, part: string, n: number, now: boolean,
    *   share?: number) => HTMLElement} */
   const row = (style, text, k, part, n, now, share) => h("li",
-    h("span.who", { title: text }, swatch(style), text),
+    h("span.name-of", { title: text }, ...nameNodes(style, text)),
     h("span.share", h("i.own", { style: `${style};width:${px((100 * k) / n)}%` }),
-      now ? h("b.plus", { title: "the state just counted" }, "+1") : null,
       share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%` })),
+    h("span", now ? h("b.plus", "+1") : ""),
     h("span.much", h("b", k), ` ${part}`));
   /** The answers of each chain, with or without the first half of its states. @param {View} view */
   const each = ({ trace, seen, burnIn }, half = false) => trace.chains.map((one) => {

@@ -6,7 +6,7 @@ import { later } from "../later.js";
 import { beadList } from "./beads.js";
 import { ifsRow, phaseStrip } from "./cells.js";
 import { Clock } from "./clock.js";
-import { button, h } from "./drawing.js";
+import { button, h, signMore } from "./drawing.js";
 import { JUMPS, following } from "./jumps.js";
 import { motion } from "./motion.js";
 import {
@@ -132,7 +132,9 @@ export function mount(element, options = {}) {
   const state = h("span");
   const models = h("span.models");
   const note = h("p.note", { role: "alert", hidden: true });
-  const prompt = h("p.prompt", { dir: "auto", tabindex: 0, role: "group", aria: "Problem" });
+  const prompt = h("span");
+  const problem = signMore(h("div.prompt",
+    { dir: "auto", tabindex: 0, role: "group", aria: "Problem" }, prompt));
   const spoken = h("p.hidden", { "aria-live": "polite" });
   const bar = transportBar({ toggle: () => toggle(), move, jump, seek, scrub, goPhase, setSpeed,
     setChain, last, close: () => tabs.close() });
@@ -152,7 +154,7 @@ export function mount(element, options = {}) {
   const main = h("div.main", note, h("div.invite", invited, begin), text.node, phases.node, spoken);
   const nodes = (/** @type {import("./drawing.js").Part[]} */ some) => some.map((x) => x.node);
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
-    h("div.problem", { "data-stage": "problem" }, prompt,
+    h("div.problem", { "data-stage": "problem" }, problem,
       h("p.top", origin, " ", facts, " ", state, models)),
     main, bar.node, h("div.walk", ...nodes(walk)), ...nodes(below),
     h("div.tabs", tabs.node, ...actions), tabs.view);

@@ -2,8 +2,8 @@
    Each is a lane that scrolls by itself, so that however long the texts are the cut is in view: the
    kept lane stands at its end, the two others at their beginning. */
 import { differs, put } from "../dom.js";
-import { h, icon, tokenSpans } from "./drawing.js";
-import { LAST, many } from "./words.js";
+import { answerStyle, h, icon, nameNodes, signMore, tokenSpans } from "./drawing.js";
+import { LAST, answerText, many } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 
@@ -45,10 +45,11 @@ function names({ step, t, phase }) {
  * @param {string} aria
  */
 function lane(kind, aria) {
-  const name = h("b.lane");
+  const name = h("span");
+  const answer = h("span.name-of");
   const text = h(`span.${kind}`);
-  const scroller = h("div.lane-text", { tabindex: 0, role: "group", aria }, text);
-  return { name, text, node: h(`div.${kind}-row`, name, scroller) };
+  const scroller = signMore(h("div.lane-text", { tabindex: 0, role: "group", aria }, text));
+  return { name, answer, text, node: h(`div.${kind}-row`, h("b.lane", name, answer), scroller) };
 }
 
 /** @returns {import("./drawing.js").Part} */
@@ -59,9 +60,10 @@ export function textPane() {
   const again = lane("again", "What is kept again");
   const lock = h("span");
   kept.name.append(icon("lock"), lock);
-  const node = h("div.text", { dir: "ltr", "data-stage": "text" },
-    kept.node, old.node, fresh.node, again.node);
+  const node = signMore(h("div.text", { dir: "ltr", "data-stage": "text" },
+    kept.node, old.node, fresh.node, again.node));
   const isNew = differs();
+  const isOther = differs();
   let typed = 0; // tokens of the proposal that are shown
   let marked = -1;
 
@@ -104,6 +106,17 @@ export function textPane() {
     if (marked_ && at === cut) node.scrollTop = marked_.offsetTop - node.clientHeight / 2;
   }
 
+  /** Show the answer of each text, which may be beyond its lane's edge. @param {View} view */
+  function nameAnswers({ trace, chain, step, t, phase, moving }) {
+    const isWritten = step.refused === null && (phase > 1 || !moving);
+    const fill = (/** @type {HTMLElement} */ place, /** @type {boolean} */ on,
+      /** @type {string | null} */ answer) =>
+      place.replaceChildren(...(on && trace.answers.length
+        ? nameNodes(answerStyle(trace, answer), answerText(trace, answer)) : []));
+    fill(old.answer, t > 0, chain.steps[step.old].answer);
+    fill(fresh.answer, isWritten, step.answer);
+  }
+
   /** @param {number} to */
   function type(to) {
     for (let j = Math.min(to, typed); j < Math.max(to, typed); j++) {
@@ -119,6 +132,7 @@ export function textPane() {
       mark(view.step.index, markerAt(view));
       type(countWritten(view, fresh.text.children.length));
       const [before, after] = names(view);
+      if (isOther(`${view.data}/${view.t}/${view.phase}/${view.moving}`)) nameAnswers(view);
       put(old.name, before);
       put(fresh.name, after);
     },

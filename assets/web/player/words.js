@@ -118,6 +118,24 @@ export function isRight({ header: { reference }, verdicts }, answer) {
   }
 }
 
+const LONG = 14; // characters of an answer that has room everywhere
+const MOST = 40;
+
+/**
+ * A long answer, from the part at which it differs from the right one, or from the first answer of
+ * the trace: answers that begin alike would look alike.
+ * @param {Trace} trace
+ * @param {string} answer
+ */
+function distinct({ header, answers }, answer) {
+  const model = header.reference ?? answers[0] ?? "";
+  let at = 0;
+  while (at < answer.length && answer[at] === model[at]) at += 1;
+  const from = at < answer.length ? answer.lastIndexOf(", ", at) + 1 : 0;
+  const text = answer.length > LONG && from ? `…${answer.slice(from).trim()}` : answer;
+  return text.length > MOST ? `${text.slice(0, MOST - 1)}…` : text;
+}
+
 /**
  * An answer, with whether it is right where that is known.
  * @param {Trace} trace
@@ -125,9 +143,9 @@ export function isRight({ header: { reference }, verdicts }, answer) {
  */
 export function answerText(trace, answer) {
   if (answer === null) return "no answer";
-  const clippedAnswer = visible(answer).slice(0, 40);
-  if (trace.header.reference == null) return clippedAnswer;
-  return `${clippedAnswer} ${isRight(trace, answer) ? "✓" : "✗"}`;
+  const name = distinct(trace, visible(answer));
+  if (trace.header.reference == null) return name;
+  return `${name} ${isRight(trace, answer) ? "✓" : "✗"}`;
 }
 
 /**
