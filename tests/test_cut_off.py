@@ -69,7 +69,7 @@ async def test_answers_that_begin_alike_are_told_apart_and_keep_their_marks(visi
     page = await visit(standalone(BEYOND, options="autoplay: false"), **DESKTOP)
     await page.evaluate("api.seek(120)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '120'")
-    shown = """(rows) => [...document.querySelectorAll(rows)].map((row) => {
+    read_rows = """(rows) => [...document.querySelectorAll(rows)].map((row) => {
         const words = row.querySelector(".qp-caption");
         const mark = document.createRange();
         mark.selectNode(words.nextSibling);
@@ -77,7 +77,7 @@ async def test_answers_that_begin_alike_are_told_apart_and_keep_their_marks(visi
         return [words.textContent.slice(0, 8), mark.toString(),
           end <= words.parentElement.getBoundingClientRect().right + 1];
     })"""
-    rows = await page.evaluate(shown, ".qp-answers li:not(:last-child)")  # the last: all others
+    rows = await page.evaluate(read_rows, ".qp-answers li:not(:last-child)")  # the last: all others
     assert [mark for _, mark, _ in rows] == ["✓", "✗", "✗", "✗"]
     assert len({words for words, _, _ in rows}) == 4
     assert all(is_whole for _, _, is_whole in rows)
