@@ -38,6 +38,8 @@ from qalign_core.rewards.names import reward_named
 from qalign_core.run import DEFAULT_SAMPLING, Sampling
 from qalign_core.validation import first_line, read_field, read_file, short_repr
 
+LOAD_SECONDS_PER_MILLION = 0.15
+"""Estimated seconds to load a language model, per million parameters."""
 SECONDS_PER_MILLION = {"float32": 0.4, "int8": 0.2}
 """Estimated from runs of SmolLM2-135M: seconds of 32 steps of 64 tokens, per million parameters."""
 
@@ -136,6 +138,12 @@ class Entry:
         hub_id = self.source.partition("@")[0]
         path = try_to_load_from_cache(hub_id, "config.json")
         return isinstance(path, str) and any(Path(path).parent.glob("*.safetensors"))
+
+    @property
+    def load_cost(self) -> tuple[float, float]:
+        """About the GB of its weights in memory, and the seconds that loading takes."""
+        size = 1 if self._packaged_file else 4  # bytes per parameter
+        return self.parameters * size / 1000, self.parameters * LOAD_SECONDS_PER_MILLION
 
     @property
     def run_seconds(self) -> float:

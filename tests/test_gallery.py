@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from browser import ROOT
@@ -204,10 +205,43 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
             continue
         await page.wait_for_function(f"{API}.text.length === {len(entry.path.read_text('utf-8'))}")
         await titled(page, entry)
-        assert await page.inner_text(".qp-note") == entry.summary
+        note = entry.summary
+        if load_trace(entry.path).header.lm != "embedded":
+            load = "SmolLM2 135M Instruct (0.5 GB, about 20 s)"
+            note += f" “Run it live” draws this run again: it loads {load} first."
+        await page.wait_for_function(
+            "(note) => document.querySelector('.qp-note').innerText === note", arg=note
+        )
         assert not await page.locator(".qg-list").is_visible()
         await page.wait_for_function(f"location.search.includes('run={name}')")
     assert page.hosts == {toy_app.split("/")[2]}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize(
+    ("address", "name"), [("", "cheerful"), ("?run=short", "short"), ("?lesson=trust&stop=5", "stuck")]
+)
+async def test_run_it_live_draws_the_run_that_is_shown(visit, toy_app, address, name):
+    header = load_trace(ENTRIES[name].path).header
+    page = await visit(f"{toy_app}{address}")
+    if not address:
+        await page.get_by_role("button", name="Gallery").click()
+        await page.locator(f"[data-name='{name}']").click()
+    seed = "#watch-seed :is(input, textarea)"
+    await page.wait_for_function(
+        f"(seed) => document.querySelector('{seed}').value === seed", arg=str(header.seed)
+    )
+    assert not await page.locator("#watch-stale.q-on").count()  # nothing has been changed
+    assert await page.input_value("#watch-prompt textarea") == header.prompt
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live'")
+    drawn = await page.evaluate(f"{API}.trace.header")
+    assert [drawn[each] for each in ("prompt", "beta", "seed", "steps", "chains")] == [
+        header.prompt, header.beta, header.seed, header.steps, header.chains]  # fmt: skip
+    await page.wait_for_function("location.search.includes('seed=')")
+    query = dict(parse_qsl(urlsplit(page.url).query))
+    models = query.get("lm", "embedded"), query.get("rm", "embedded")
+    assert models == (header.lm, header.rm)
 
 
 @pytest.mark.asyncio(loop_scope="session")

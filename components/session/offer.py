@@ -92,6 +92,15 @@ def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
             yield ("lm", part.argument) if part.kind == "lm" else ("rm", part.text)
 
 
+def describe_load(lm: str) -> str:
+    """Return what loading a language model takes, such as "SmolLM2 135M (0.5 GB, about 20 s)"."""
+    entry = entries().get(("lm", lm))
+    if entry is None or not entry.parameters:
+        return entry.title if entry else lm
+    gigabytes, seconds = entry.load_cost
+    return f"{entry.title} ({gigabytes:.1f} GB, about {_duration(seconds)})"
+
+
 def _title(entry: Entry) -> str:
     """The name of a model in lists, with what a visitor should know before choosing it."""
     if entry.own or entry.shipped:

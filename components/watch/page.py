@@ -8,19 +8,21 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import list_kinds
-from components.common.options import PRIVATE, on_link
+from components.common.options import PLAIN, PRIVATE, on_link
 from components.common.pick import describe_models, pick_row, place_rest
 from components.common.prompt_warning import add_prompt_warning
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.session.drawing import BrowserReply, draw_run, header_for_browser
 from components.session.gpu import with_gpu
-from components.session.links import linked
+from components.session.links import from_query, linked
+from components.session.offer import describe_load
 from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import diagnose
 from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
@@ -28,6 +30,7 @@ from components.watch.inside import text_functions
 from components.watch.player import chain_player
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_header
+from qalign_core.registry import LOADED
 from qalign_core.run import Run
 from qalign_core.types import Response
 from qalign_core.validation import from_json
@@ -37,6 +40,7 @@ from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS
 
 PLAYS = " ▶ continues."
+SHOWN = "window.QAlignShell.fills(props, trigger); // 'change'"
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
 
@@ -209,6 +213,26 @@ def build_watch_page(
         notice = f"{sentence} Press “Run it live” to draw that run again."
         return {**form.show(wanted), status: status_value(IDLE, notice=notice)}
 
+    def fill(header: str) -> dict[Any, Any]:
+        """Put the settings of the run that is shown into the form, and say what a press draws."""
+        try:
+            run = parse_header(header).run
+        except QAlignError:
+            return {notice: ""}
+        wanted, notices = from_query(dict(parse_qsl(run.query())), runs.limits, runs.offer)
+        sentences = [each.replace("The link's", "This run's") for each in notices]
+        if not notices and wanted.lm != start.lm and wanted.lm not in LOADED.ids():
+            load = describe_load(wanted.lm)
+            sentences = [f"“Run it live” draws this run again: it loads {load} first."]
+        return {**form.show(wanted), notice: " ".join(sentences)}
+
+    shown = gr.HTML("", html_template="", js_on_load=SHOWN, visible="hidden", **PLAIN)
+    notice = gr.Textbox(visible=False)
+    shown.change(fill, shown, [notice, *widgets], queue=False, **PRIVATE).then(
+        None,
+        [notice, *widgets],
+        js=f"(notice, ...values) => QAlignShell.filled({form.names()}, values, notice)",
+    )
     here = gr.Textbox(visible=False)  # what the browser says of drawing there
     running = run.click(
         on_run,

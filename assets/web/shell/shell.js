@@ -191,7 +191,8 @@ const queryOf = ({ text }, server) => server.link_of(text.slice(0, text.indexOf(
 async function linkFile(api, server) {
   source = "file";
   fromGallery = "";
-  ran.watch = {};
+  adopt();
+  told = "";
   unlinked = "";
   sayUnseen(api);
   const { text } = api;
@@ -224,6 +225,22 @@ async function save(api, server) {
   }
 }
 
+/** @type {((line: string) => void) | null} fills the form with a trace's first line */
+let fill = null;
+let unfilled = ""; // the line that waits for it
+let told = ""; // what the player says of the run that is shown
+let fillings = 0; // under way
+/** What waits for them. @type {(() => void)[]} */
+const waiting = [];
+
+/** The settings of the run that the player has opened are those of the next run. */
+function adopt() {
+  const { text } = /** @type {Player} */ (player());
+  delete ran.watch; // its settings are on their way
+  unfilled = text.slice(0, text.indexOf("\n"));
+  fill?.(unfilled);
+}
+
 /** @param {Player} api */
 function sayUnseen(api) {
   if (isRunning()) api.tell("The live run continues in the background; press Stop to end it.");
@@ -242,11 +259,12 @@ function recorded(entry, step) {
   }
   source = "recorded";
   fromGallery = entry.name;
-  ran.watch = {};
   api.open(entry.text, entry.title);
+  adopt();
   remember("watch", { [RUN]: entry.name });
   if (step !== null) api.seek(step);
-  api.tell(entry.summary);
+  told = entry.summary;
+  api.tell(told);
   sayUnseen(api);
 }
 
@@ -322,8 +340,30 @@ export const QAlignShell = {
     const [start, now] = [initial.watch, current.watch ?? initial.watch];
     const isSame = start?.prompt === prompt && start?.beta === beta
       && JSON.stringify(start) === JSON.stringify(now);
-    if (isSame && seed != null) drawSeed(seed, pressRun);
+    if (fillings) waiting.push(pressRun);
+    else if (isSame && seed != null) drawSeed(seed, pressRun);
     else pressRun();
+  },
+  adopt,
+  /** @type {(props: { value: string }, trigger: (event: string) => void) => void} */
+  fills(props, trigger) {
+    fill = (line) => {
+      const again = props.value === line;
+      props.value = line;
+      fillings += 1;
+      if (again) trigger("change"); // Gradio reports a changed value itself.
+    };
+    if (unfilled) fill(unfilled);
+  },
+  /** The form holds the settings of the run that is shown. */
+  filled(/** @type {string[]} */ names, /** @type {unknown[]} */ values,
+    /** @type {string} */ notice) {
+    fillings = Math.max(0, fillings - 1);
+    if (fillings) return;
+    ran.watch = named(names, values);
+    settings("watch", names, values);
+    if (notice && source !== "run") player()?.tell(`${told} ${notice}`.trim());
+    for (const act of waiting.splice(0)) act();
   },
   /** The run of the gallery that the link names. */
   wanted: opened[RUN],
