@@ -219,7 +219,8 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
 
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize(
-    ("address", "name"), [("", "cheerful"), ("?run=short", "short"), ("?lesson=trust&stop=5", "stuck")]
+    ("address", "name"),
+    [("", "cheerful"), ("?run=short", "short"), ("?lesson=trust&stop=5", "stuck")],
 )
 async def test_run_it_live_draws_the_run_that_is_shown(visit, toy_app, address, name):
     header = load_trace(ENTRIES[name].path).header

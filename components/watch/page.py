@@ -228,7 +228,9 @@ def build_watch_page(
 
     shown = gr.HTML("", html_template="", js_on_load=SHOWN, visible="hidden", **PLAIN)
     notice = gr.Textbox(visible=False)
-    shown.change(fill, shown, [notice, *widgets], queue=False, **PRIVATE).then(
+    shown.change(
+        fill, shown, [notice, *widgets], queue=False, trigger_mode="always_last", **PRIVATE
+    ).then(
         None,
         [notice, *widgets],
         js=f"(notice, ...values) => QAlignShell.filled({form.names()}, values, notice)",

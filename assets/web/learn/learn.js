@@ -317,7 +317,7 @@ async function move({ at, highlight }) {
   if (isApart() && at.page !== "watch") return light(""); // the presenter shows its exhibit
   if (at.page === "watch" && api && !api.text.startsWith(line)) {
     api.open(await server.run(at.run), "Recorded run");
-    /** @type {any} */ (window).QAlignShell.adopt();
+    /** @type {any} */ (window).QAlignShell?.adopt(); // A site of plain files has none.
   }
   if (mine !== k || !lesson) return;
   const drawing = goTo(at, lead);

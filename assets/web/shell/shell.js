@@ -229,8 +229,8 @@ async function save(api, server) {
 let fill = null;
 let unfilled = ""; // the line that waits for it
 let told = ""; // what the player says of the run that is shown
-let fillings = 0; // under way
-/** What waits for them. @type {(() => void)[]} */
+let isFilling = false;
+/** What waits for that. @type {(() => void)[]} */
 const waiting = [];
 
 /** The settings of the run that the player has opened are those of the next run. */
@@ -340,7 +340,7 @@ export const QAlignShell = {
     const [start, now] = [initial.watch, current.watch ?? initial.watch];
     const isSame = start?.prompt === prompt && start?.beta === beta
       && JSON.stringify(start) === JSON.stringify(now);
-    if (fillings) waiting.push(pressRun);
+    if (isFilling) waiting.push(pressRun);
     else if (isSame && seed != null) drawSeed(seed, pressRun);
     else pressRun();
   },
@@ -350,7 +350,7 @@ export const QAlignShell = {
     fill = (line) => {
       const again = props.value === line;
       props.value = line;
-      fillings += 1;
+      isFilling = true;
       if (again) trigger("change"); // Gradio reports a changed value itself.
     };
     if (unfilled) fill(unfilled);
@@ -358,8 +358,7 @@ export const QAlignShell = {
   /** The form holds the settings of the run that is shown. */
   filled(/** @type {string[]} */ names, /** @type {unknown[]} */ values,
     /** @type {string} */ notice) {
-    fillings = Math.max(0, fillings - 1);
-    if (fillings) return;
+    isFilling = false;
     ran.watch = named(names, values);
     settings("watch", names, values);
     if (notice && source !== "run") player()?.tell(`${told} ${notice}`.trim());
