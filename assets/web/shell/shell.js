@@ -191,8 +191,7 @@ const queryOf = ({ text }, server) => server.link_of(text.slice(0, text.indexOf(
 async function linkFile(api, server) {
   source = "file";
   fromGallery = "";
-  adopt();
-  told = "";
+  ran.watch = {};
   unlinked = "";
   sayUnseen(api);
   const { text } = api;
