@@ -236,8 +236,8 @@ async def test_run_it_live_draws_the_run_that_is_shown(visit, toy_app, address, 
     assert await page.input_value("#watch-prompt textarea") == header.prompt
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.position.source === 'live'")
-    drawn = await page.evaluate(f"{API}.trace.header")
-    assert [drawn[each] for each in ("prompt", "beta", "seed", "steps", "chains")] == [
+    live = await page.evaluate(f"{API}.trace.header")
+    assert [live[each] for each in ("prompt", "beta", "seed", "steps", "chains")] == [
         header.prompt, header.beta, header.seed, header.steps, header.chains]  # fmt: skip
     await page.wait_for_function("location.search.includes('seed=')")
     query = dict(parse_qsl(urlsplit(page.url).query))

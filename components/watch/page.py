@@ -40,7 +40,7 @@ from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS
 
 PLAYS = " ▶ continues."
-SHOWN = "window.QAlignShell.fills(props, trigger); // 'change'"
+FILLER = "window.QAlignShell.fills(props, trigger); // 'change'"
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
 
@@ -226,10 +226,10 @@ def build_watch_page(
             sentences = [f"“Run it live” draws this run again: it loads {load} first."]
         return {**form.show(wanted), notice: " ".join(sentences)}
 
-    shown = gr.HTML("", html_template="", js_on_load=SHOWN, visible="hidden", **PLAIN)
+    header_line = gr.HTML("", html_template="", js_on_load=FILLER, visible="hidden", **PLAIN)
     notice = gr.Textbox(visible=False)
-    shown.change(
-        fill, shown, [notice, *widgets], queue=False, trigger_mode="always_last", **PRIVATE
+    header_line.change(
+        fill, header_line, [notice, *widgets], queue=False, trigger_mode="always_last", **PRIVATE
     ).then(
         None,
         [notice, *widgets],

@@ -227,7 +227,7 @@ async function save(api, server) {
 /** @type {((line: string) => void) | null} fills the form with a trace's first line */
 let fill = null;
 let unfilled = ""; // the line that waits for it
-let told = ""; // what the player says of the run that is shown
+let summary = ""; // what the player says of the run that is shown
 let isFilling = false;
 /** What waits for that. @type {(() => void)[]} */
 const waiting = [];
@@ -262,8 +262,8 @@ function recorded(entry, step) {
   adopt();
   remember("watch", { [RUN]: entry.name });
   if (step !== null) api.seek(step);
-  told = entry.summary;
-  api.tell(told);
+  summary = entry.summary;
+  api.tell(summary);
   sayUnseen(api);
 }
 
@@ -360,7 +360,7 @@ export const QAlignShell = {
     isFilling = false;
     ran.watch = named(names, values);
     settings("watch", names, values);
-    if (notice && source !== "run") player()?.tell(`${told} ${notice}`.trim());
+    if (notice && source !== "run") player()?.tell(`${summary} ${notice}`.trim());
     for (const act of waiting.splice(0)) act();
   },
   /** The run of the gallery that the link names. */
