@@ -176,7 +176,7 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     last = list(paired(summary.points, "qalign", "wmv"))[-1]
     sentence = ranking(comparison)
     assert f"on {len(summary.results.records)} recorded problems of this kind" in sentence
-    assert f"the compute of {last.n} samples (138 here)" in sentence
+    assert f"the compute of {last.n} samples each, QAlign" in sentence
     assert gap(last) in sentence
     assert standing(last) in sentence
     for header in (

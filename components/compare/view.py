@@ -214,7 +214,7 @@ def ranking(comparison: Comparison) -> str:
         for last in list(paired(summary.points, chain_vote.id, weighted_vote.id))[-1:]:
             return (
                 f"{one}: on {len(summary.results.records)} recorded problems of this kind, at the "
-                f"compute of {last.n} samples ({full_cut(comparison).n} here), QAlign "
+                f"compute of {last.n} samples each, QAlign "
                 f"{standing(last)} the {in_a_sentence(names[weighted_vote.id].word)}: {gap(last)}."
             )
     return f"{one}; whole sets of problems can."
