@@ -242,12 +242,14 @@ function mount(host, { cut, save }) {
 export const QAlignCompare = {
   mount,
   /**
-   * Watch's problem is Compare's too, until somebody asks for another one there.
+   * A problem that is chosen on Watch is Compare's too, until somebody asks for another one there.
    * @template T
    * @param {T[]} watched its prompt, answer, and how that is read
    * @param {T[]} own what Compare holds of them
    */
-  follow: (watched, own) => (hasOwnProblem ? own : watched),
+  follow: (watched, own) =>
+    (hasOwnProblem || /** @type {any} */ (window).QAlignShell.isAdopted(String(watched[0]))
+      ? own : watched),
   /** What whole sets say of the methods. */
   rank(/** @type {string} */ text) {
     ranked = text;

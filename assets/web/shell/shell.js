@@ -228,6 +228,7 @@ async function save(api, server) {
 let fill = null;
 let unfilled = ""; // the line that waits for it
 let summary = ""; // what the player says of the run that is shown
+let adopted = ""; // its problem
 let isFilling = false;
 /** What waits for that. @type {(() => void)[]} */
 const waiting = [];
@@ -237,6 +238,7 @@ function adopt() {
   const { text } = /** @type {Player} */ (player());
   delete ran.watch; // its settings are on their way
   unfilled = text.slice(0, text.indexOf("\n"));
+  adopted = String(JSON.parse(unfilled).prompt).trim();
   fill?.(unfilled);
 }
 
@@ -344,6 +346,8 @@ export const QAlignShell = {
     else pressRun();
   },
   adopt,
+  /** True of the problem of a run that is only shown: nobody chose it. */
+  isAdopted: (/** @type {string} */ problem) => problem.trim() === adopted,
   /** @type {(props: { value: string }, trigger: (event: string) => void) => void} */
   fills(props, trigger) {
     fill = (line) => {
