@@ -18,8 +18,8 @@ from test_contract import (  # noqa: F401  the suite that every language model p
     NARROW,
     PROMPT,
     SETTINGS,
-    as_shown,
     chi_square,
+    displayed_log_probs,
     draws,
     first_tokens_follow,
     run_law,
@@ -85,7 +85,7 @@ async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(t
     lm, plain = torch_lm
     logits = first_logits(plain, lm.encode("Hi"))
     for sampling in SETTINGS:
-        p = as_shown(logits, sampling)
+        p = displayed_log_probs(logits, sampling)
         for response in await draws(lm.with_sampling(sampling), 12, prompt="Hi"):
             assert response.log_prob == pytest.approx(math.log(p[response.tokens[0]]), abs=1e-4)
     holds, evidence = await run_law(
@@ -99,7 +99,7 @@ async def test_samplers_in_the_order_of_the_servers_default_are_another_distribu
 ):
     """The control of the tests that compare what is drawn and told with what the settings show."""
     lm, plain = torch_lm
-    p, n = as_shown(first_logits(plain, lm.encode("Hi")), SETTINGS[2]), 800
+    p, n = displayed_log_probs(first_logits(plain, lm.encode("Hi")), SETTINGS[2]), 800
     order = ["top_k", "top_p", "temperature"]
     monkeypatch.setitem(language_model.LLAMA_CPP, "samplers", order)
     responses = await draws(lm.with_sampling(SETTINGS[2]), n, prompt="Hi")

@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 from convert import REVISION
-from test_contract import as_shown, chi_square
+from test_contract import chi_square, displayed_log_probs
 
 from qalign_core import registry
 from qalign_core.models.local.llama_net import LlamaNet
@@ -78,7 +78,7 @@ async def test_its_first_tokens_follow_the_distribution_that_the_settings_show(l
     sampling = Sampling(max_new_tokens=1, **settings)
     ids, responses = await complete(lm.with_sampling(sampling), 600)
     with torch.inference_mode():
-        p = as_shown(plain(torch.tensor([ids])).logits[0, -1], sampling)
+        p = displayed_log_probs(plain(torch.tensor([ids])).logits[0, -1], sampling)
     counts = np.bincount([done.tokens[0] for done in responses], minlength=len(p))
     assert chi_square(counts, p, len(responses)) > 1e-4
 

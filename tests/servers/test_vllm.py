@@ -19,7 +19,7 @@ from test_contract import (  # noqa: F401  the suite that every language model p
     NARROW,
     PROMPT,
     SETTINGS,
-    as_shown,
+    displayed_log_probs,
     draws,
     first_tokens_follow,
     run_law,
@@ -104,7 +104,7 @@ async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(t
     ids = lm.encode("Hi")
     logits = plain(torch.tensor([ids])).logits[0, -1]
     for sampling in SETTINGS:
-        p = as_shown(logits, sampling)
+        p = displayed_log_probs(logits, sampling)
         for response in await draws(lm.with_sampling(sampling), 12, prompt="Hi"):
             assert response.log_prob == pytest.approx(math.log(p[response.tokens[0]]), abs=1e-4)
     holds, evidence = await run_law(verify_log_probs, lm.with_sampling(NARROW))
