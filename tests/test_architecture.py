@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 import shutil
@@ -225,3 +226,39 @@ def test_the_test_of_shared_lines_sees_a_copy_with_other_names() -> None:
     code = (ROOT / "qalign_core" / "chain" / "chain.py").read_text("utf-8")
     assert len(shapes_of(code)) > MOST_SHARED
     assert shared({"one": code, "other": code.replace("state", "former")})
+
+
+def missing_imports(folder: Path) -> list[str]:
+    """Names that a test below a folder imports from a module of that folder that lacks them."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")}
+    missing = []
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                near = [place / f"{node.module}.py" for place in (path.parent, folder)]
+                module = next((each for each in near if each in trees), None)
+                if module is not None:
+                    names = {alias.name for alias in node.names} - bound_names(trees[module])
+                    missing += [f"{path.name}: {node.module}.{name}" for name in sorted(names)]
+    return missing
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """The names that a module defines, assigns or imports."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def test_what_a_test_imports_from_another_is_there_in_those_too_that_run_apart(tmp_path: Path):
+    assert missing_imports(ROOT / "tests") == []
+    (tmp_path / "helpers.py").write_text("def draw(): pass\n")
+    (tmp_path / "servers").mkdir()
+    (tmp_path / "servers" / "test_it.py").write_text("from helpers import draw, sketch\n")
+    assert missing_imports(tmp_path) == ["test_it.py: helpers.sketch"]
