@@ -24,6 +24,7 @@ from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response, ScoredResponse, Step
 from qalign_core.validation import is_finite, is_text, is_whole, short_repr
+from qalign_study.serve.limits import read_caps
 from qalign_study.serve.refusal import HTTPRefusal
 
 LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -84,17 +85,9 @@ class Caps:
         """The defaults, with `QALIGN_MAX_ROOMS` (0 for none) and `QALIGN_MAX_MEMBERS` instead.
 
         Raises:
-            QAlignError: one of them is not a whole number.
+            InvalidSetting: one of them is not a whole number.
         """
-        caps = {}
-        for cap in ("rooms", "members"):
-            name = f"QALIGN_MAX_{cap.upper()}"
-            text = environment.get(name, "").strip()
-            if text and not (text.isdecimal() and len(text) < 6):
-                raise QAlignError(f"{name} must be a whole number, got {short_repr(text)}")
-            if text:
-                caps[cap] = int(text)
-        return cls(**caps)
+        return cls(**read_caps(environment, ("rooms", "members"), minimum=0))
 
 
 class Bucket:
