@@ -171,7 +171,6 @@ async def check_draws(lm: LanguageModel, rm: RewardModel, handed_in: HandedIn) -
     whole = len(chains) == header.chains and len(pool) == header.pool
     if not whole or any([s.t for s in c] != [*range(header.steps + 1)] for c in chains.values()):
         return "no: the run is not finished"
-    places = [(k, t) for k in chains for t in range(header.steps + 1)]
     run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
     places = [(k, t) for k in chains for t in range(header.steps + 1)]
     for k, t in sorted(chance.sample(places, min(REDRAWN, len(places)))):
