@@ -4,6 +4,7 @@
     qalign evaluate --task forms.jsonl --rm benchmarks/forms.py:filled ...
 
 A note states ten facts about a person, in an order of its own; the answer is the form with all ten.
+The reward `filled` sees no field's meaning; `valid` counts the right lines, as a validator would.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from pathlib import Path
 
 FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -38,12 +40,16 @@ def draw_form(rng: random.Random) -> tuple[str, str]:
     return " ".join(facts), "\n".join(f"{key}: {value}" for key, value in values.items())
 
 
-def problem(seed: int) -> dict[str, str]:
-    """A problem: a conversation in which some forms are filled in, and one more note."""
+def problem(seed: int, examples: int | None = None) -> dict[str, str]:
+    """A problem: a conversation in which some forms are filled in, and one more note.
+
+    The examples are drawn from the seed `examples` if it is given, so that problems share them.
+    """
     rng = random.Random(seed)
+    of_examples = rng if examples is None else random.Random(examples)
     turns = []
-    for _ in range(N_EXAMPLES + 1):
-        note, form = draw_form(rng)
+    for source in (*[of_examples] * N_EXAMPLES, rng):
+        note, form = draw_form(source)
         turns += [{"role": "user", "content": ASK.format(", ".join(FIELDS), note)}]
         turns += [{"role": "assistant", "content": form}]
     answer = turns.pop()["content"]
@@ -66,13 +72,25 @@ def filled(prompt: str, response: str) -> float:
     return float(n)
 
 
+def valid(prompt: str, response: str) -> float:
+    """How many lines give the note's value for the field that is due, minus surplus lines."""
+    note = json.loads(prompt)[-1]["content"].rpartition("\n\n")[2]
+    lines = response.strip().split("\n")
+    n = min(0, len(FIELDS) - len(lines))
+    for (key, (sentence, _)), line in zip(FIELDS.items(), lines, strict=False):
+        value = re.search(re.escape(sentence).replace(r"\{\}", "([^.]+)"), note)
+        n += value is not None and line == f"{key}: {value[1]}"
+    return float(n)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1, help="of the first problem")
+    parser.add_argument("--examples", type=int, help="seed of the examples that all problems show")
     parser.add_argument("--out", type=Path, default=Path("forms.jsonl"))
     options = parser.parse_args()
-    rows = [problem(options.seed + k) for k in range(options.problems)]
+    rows = [problem(options.seed + k, options.examples) for k in range(options.problems)]
     options.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

@@ -305,7 +305,7 @@ async def test_a_step_that_fails_fails_its_requests_in_one_sentence_and_the_engi
     lm = load(folder, rows=4)
     decode, ids = lm.engine.net.decode, lm.encode(PROMPT)
 
-    def no_memory(tokens, positions):
+    def no_memory(*step):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 99 bytes\nat ...")
 
     lm.engine.net.decode = no_memory

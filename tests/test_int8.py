@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from processors import PROCESSORS
@@ -158,6 +159,22 @@ def test_sums_of_values_are_exact_in_float64(tmp_path):
     lm.close()
 
 
+def test_what_rows_have_in_common_is_read_from_one_row_with_the_same_bits(tmp_path):
+    folder = save(tmp_path, "qwen3")
+    lm = HFLanguageModel.from_pretrained(folder, dtype="int8", device="cpu", rows=8, window=64)
+    net = lm.engine.net
+    with torch.inference_mode():
+        for row in range(1, 6):
+            net.read_in(row, [*range(20, 53), *range(row, row + 7)], 0)
+        step = np.arange(6), np.array([-1, 40, 40, 40, -1, 40])
+        alone = net.decode(*step).clone()
+        assert torch.equal(net.decode(*step, 33)[[1, 2, 3, 5]], alone[[1, 2, 3, 5]])
+        net.keys[:, 2:, :, :, :32], net.values[:, 2:, :, :32] = 0, 0
+        assert torch.equal(net.decode(*step, 33)[[1, 2, 3, 5]], alone[[1, 2, 3, 5]])
+        assert not torch.equal(net.decode(*step, 31)[[1, 2, 3, 5]], alone[[1, 2, 3, 5]])
+    lm.close()
+
+
 NETS = {
     **dict.fromkeys(("llama", "qwen2", "qwen3"), Int8LlamaNet),
     **{"gemma3": HFNet, "lfm2": PlainNet},
@@ -172,7 +189,8 @@ def test_each_kind_of_net_draws_the_same_alone_and_together(tmp_path, name):
     lm = HFLanguageModel.from_pretrained(folder, dtype="int8", sampling=sampling, **options)
     assert type(lm.engine.net) is NETS[name]
     assert lm.exact
-    ids = lm.encode("Why is the sky blue?")
+    ids, common, n_common = lm.encode("Why is the sky blue?"), set(), lm.engine._n_common
+    lm.engine._n_common = lambda rows: common.add(n := n_common(rows)) or n
 
     async def draw():
         alone = [await lm.extend(ids, (), seed=seed) for seed in range(3)]
@@ -180,6 +198,7 @@ def test_each_kind_of_net_draws_the_same_alone_and_together(tmp_path, name):
 
     alone, together = asyncio.run(draw())
     assert together[:3] == alone
+    assert (max(common) >= len(ids) - 1) == lm.engine.net.reads_common
     plain = HFLanguageModel.from_pretrained(folder, dtype="float32", sampling=sampling, **options)
     assert lm.n_parameters == plain.n_parameters
     assert lm.revision == f"{plain.revision} int8"

@@ -24,7 +24,7 @@ from qalign_core.errors import EngineError, InvalidPrompt, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, Text, rounded
 from qalign_core.models.loading import CACHE_BYTES, Pretrained, eos_ids
 from qalign_core.models.local import net_selection as nets
-from qalign_core.models.local.prefix_cache import PrefixCache
+from qalign_core.models.local.prefix_cache import PrefixCache, n_equal
 from qalign_core.models.local.rows import MIN_ROWS, Net
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
 from qalign_core.run import Sampling
@@ -275,7 +275,7 @@ class Engine(Worker):
             temperature[index] = sampling.temperature
             if sampling.top_k or sampling.top_p < 1.0:
                 restricted.append((index, sampling))
-        logits = self.net.decode(tokens, positions)
+        logits = self.net.decode(tokens, positions, self._n_common([row for _, row in ready]))
         if (temperature != 1.0).any():
             logits = logits / torch.from_numpy(temperature).to(logits)[:, None]
         for index, sampling in restricted:
@@ -285,6 +285,13 @@ class Engine(Worker):
         self.n_tokens += len(ready)
         new, log_p = token_ids.tolist(), log_probs.tolist()
         return {index: (new[index], log_p[index]) for index, _ in ready}
+
+    def _n_common(self, rows: list[_Row]) -> int:
+        """How many tokens with keys and values several rows all begin with, if the net asks."""
+        if len(rows) == 1 or not self.net.reads_common:
+            return 0
+        filled = [row.tokens[: row.filled] for row in rows]
+        return n_equal(min(filled), max(filled))  # the others lie between these two in order
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:
         self._keep(index, row)

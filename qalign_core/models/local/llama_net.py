@@ -232,6 +232,8 @@ class Int8LlamaNet(LlamaNet):
         value_units: for each layer the power of two that its values are multiples of.
     """
 
+    reads_common = True
+
     def __init__(self, model: Any, rows: int, window: int) -> None:
         self.value_units: list[float] = []
         super().__init__(model, rows, window)
@@ -292,21 +294,36 @@ class Int8LlamaNet(LlamaNet):
         return inverse.view(torch.int32).bitwise_and_(-128).view(torch.float32)
 
     def _mix(self, q: Tensor, layer: int, plan: Plan) -> Tensor:
-        """Attention [m, hidden size] of q [m, kv, group, d]; both products are exact."""
+        """Attention [m, hidden size] of q [m, kv, group, d]; both products are exact.
+
+        Positions that all rows have in common are read from one row: an exact sum may be taken in
+        two parts.
+        """
         m, n_kv, group, d = q.shape
         k, v, n = self.keys[layer], self.values[layer], plan.length
-        if plan.row is None:
-            q, mask = q.reshape(m * n_kv, group, d), plan.mask
-            k, v = k[:m, :, :, :n].flatten(0, 1), v[:m, :, :n].flatten(0, 1)
-        else:
-            q, mask = q.transpose(0, 1).reshape(n_kv, m * group, d), plan.mask
-            mask = mask.expand(m, group, n).reshape(1, m * group, n)
-            k, v = k[plan.row, :, :, :n], v[plan.row, :, :n]
-        p = torch.softmax(torch.baddbmm(mask, q, k), -1, dtype=torch.float64)
-        mixed = torch.bmm(p.add_(_TO_2_20).sub_(_TO_2_20), v.double()).float()
-        if plan.row is not None:
-            mixed = mixed.view(n_kv, m, group, d).transpose(0, 1)
-        return mixed.reshape(m, -1)
+        one, common = (plan.source, plan.common) if plan.row is None else (plan.row, n)
+
+        def by_head(rows: Tensor) -> Tensor:
+            return rows.transpose(0, 1).reshape(n_kv, m * group, -1)
+
+        def by_row(heads: Tensor) -> Tensor:
+            return heads.view(n_kv, m, group, -1).transpose(0, 1)
+
+        scores, mixed = [], []
+        if common:
+            scores.append(by_row(torch.bmm(by_head(q), k[one, :, :, :common])))
+        if common < n:
+            own = torch.bmm(q.reshape(m * n_kv, group, d), k[:m, :, :, common:n].flatten(0, 1))
+            scores.append(own.view(m, n_kv, group, -1))
+        every = torch.cat(scores, -1).add_(plan.mask.view(m, -1, 1, n))
+        p = torch.softmax(every, -1, dtype=torch.float64).add_(_TO_2_20).sub_(_TO_2_20)
+        if common:
+            mixed.append(by_row(torch.bmm(by_head(p[..., :common]), v[one, :, :common].double())))
+        if common < n:
+            own_p = p[..., common:].reshape(m * n_kv, group, -1)
+            own = torch.bmm(own_p, v[:m, :, common:n].flatten(0, 1).double())
+            mixed.append(own.view(m, n_kv, group, d))
+        return sum(mixed[1:], mixed[0]).float().reshape(m, -1)
 
 
 _LAST_BIT = 1.5 * 2.0**52

@@ -11,6 +11,12 @@ from collections.abc import Sequence
 import torch
 
 
+def n_equal(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two sequences both begin with."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
+
+
 class _Run:
     """Tokens that follow one another in every sequence kept so far, and their slots.
 
@@ -88,8 +94,7 @@ class PrefixCache:
             path.append(follower)
             here = tokens[at : at + len(follower.tokens)]
             if here != follower.tokens:
-                pairs = enumerate(zip(here, follower.tokens, strict=False))
-                return path, at + next((k for k, (a, b) in pairs if a != b), len(here))
+                return path, at + n_equal(here, follower.tokens)
             run, at = follower, at + len(here)
         return path, at
 

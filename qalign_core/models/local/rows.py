@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qalign_core.models.local.prefix_cache import n_equal
+
 QUANTUM = 16  # the attended length is a multiple of this
 MIN_ROWS = 4  # fewer rows take other kernels (matrix times vector), which round otherwise
 
@@ -37,6 +39,8 @@ class Plan:
     mask: Tensor  # [m, 1, length], 0 or -inf; [m * kv_heads, 1, length] if row is None
     length: int
     row: int | None
+    common: int  # positions at the start that hold the same tokens in all rows in use
+    source: int  # the first row in use
     span: slice  # the slots of `row` that the tokens fill; those behind the last are padding
     keys_at: Tensor  # [m * kv_heads * head_dim], where keys go in one layer; empty if row is given
     values_at: Tensor  # the same for values
@@ -52,10 +56,11 @@ class Net(ABC):
         window: positions a sequence may have.
         held: for each row the ids whose keys and values are kept at its start.
         exact: True if results do not depend on company or history.
+        reads_common: True if `decode` is faster when it knows what the rows have in common.
         width: numbers kept for one position, all layers together; 0 if nothing can be kept.
     """
 
-    exact = False
+    exact = reads_common = False
     width = 0
 
     def __init__(self, rows: int, window: int, device: torch.device, dtype: torch.dtype) -> None:
@@ -79,8 +84,11 @@ class Net(ABC):
         """
 
     @abstractmethod
-    def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
-        """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row."""
+    def decode(self, tokens: np.ndarray, positions: np.ndarray, common: int = 0) -> Tensor:
+        """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row.
+
+        The first `common` positions hold the same tokens in all other rows.
+        """
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits in float32: [m, vocabulary]; here they are the hidden states."""
@@ -140,9 +148,9 @@ class KVNet(Net):
         number = torch.arange(head_dim, device=self.device)
         self._value_base = heads.view(self.rows, kv_heads, 1) + number
 
-    def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
+    def decode(self, tokens: np.ndarray, positions: np.ndarray, common: int = 0) -> Tensor:
         """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row."""
-        return self.logits(self.hidden(*self._plan(tokens, positions, None)))
+        return self.logits(self.hidden(*self._plan(tokens, positions, None, common)))
 
     def read_in(self, row: int, tokens: Sequence[int], start: int, *, needed: int = 1) -> Tensor:
         """Run consecutive tokens of one row through the network: hidden states [n, width]."""
@@ -165,7 +173,7 @@ class KVNet(Net):
         return self.rows if self.fixed else 64
 
     def _plan(
-        self, tokens: np.ndarray, positions: np.ndarray, row: int | None
+        self, tokens: np.ndarray, positions: np.ndarray, row: int | None, common: int = 0
     ) -> tuple[Tensor, Plan]:
         longest = self.slots if self.fixed else int(positions.max()) + 1
         length = -(-longest // QUANTUM) * QUANTUM
@@ -180,7 +188,9 @@ class KVNet(Net):
             values_at = (self._value_base[: len(slot)] + slot * self.values.shape[-1]).view(-1)
             mask = mask.repeat_interleave(self.keys.shape[2], 0)
         span = slice(int(positions[0]), int(positions.max()) + 1)
-        plan = Plan(at, mask, length, row, span, keys_at, values_at)
+        common = common // QUANTUM * QUANTUM
+        source = int(np.argmin(idle))
+        plan = Plan(at, mask, length, row, common, source, span, keys_at, values_at)
         return torch.from_numpy(tokens).to(self.device), plan
 
     def _mask(self, positions: Tensor, length: int, reach: int | None = None) -> Tensor:
@@ -209,9 +219,7 @@ class KVNet(Net):
 
     def n_held(self, row: int, tokens: Sequence[int]) -> int:
         """How many of the first `tokens` the row holds already, from the sequence before."""
-        pairs = enumerate(zip(self.held[row], tokens, strict=False))
-        differing = (i for i, (old, new) in pairs if old != new)
-        return next(differing, min(len(self.held[row]), len(tokens)))
+        return n_equal(self.held[row], tokens)
 
     def clear(self, row: int) -> None:
         """Forget a row that is not finite: not a number times a masked zero is not a number."""

@@ -99,7 +99,7 @@ class PlainNet(Net):
         self.clear(row)
         return self._run(row, list(tokens), max(needed, 1))
 
-    def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
+    def decode(self, tokens: np.ndarray, positions: np.ndarray, common: int = 0) -> Tensor:
         """Logits [m, vocabulary], one row after the other; those of idle rows are zeros."""
         hidden = {
             row: self._step(row, token, at)
