@@ -31,7 +31,7 @@ SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a
 SCORED = 16  # of the samples of a problem, those that the reward models rank
 MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
 # Small enough for a test to measure again.
-SUBSET, SUBSET_SAMPLES = 40, 8
+SUBSET, SUBSET_SAMPLES = 12, 8
 SUBSETS = ("in_distribution", "shifted", "writing")
 CARD = ("<!-- quality -->\n", "<!-- /quality -->")
 
