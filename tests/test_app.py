@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -447,31 +446,37 @@ def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path
         app.build_app(opened=cut)
 
 
-@pytest.mark.parametrize(
-    ("environment", "arguments", "sentence"),
-    [
-        ({"QALIGN_MAX_RUNS": "0"}, [], "QALIGN_MAX_RUNS must be a whole number above 0, got '0'"),
-        ({}, ["no-such-trace.jsonl"], "no-such-trace.jsonl cannot be read (No such file"),
-        ({"QALIGN_REGISTRY": "nowhere.toml"}, [], "QALIGN_REGISTRY=nowhere.toml cannot be read"),
-        ({}, ["--lessons", "nowhere"], f"{ASSETS.parent / 'nowhere'} is not a folder"),
-        ({"QALIGN_OWN_MODELS": "x"}, [], "QALIGN_OWN_MODELS must be 1 or 0, got 'x'"),
-        ({"QALIGN_OPENAI": "true"}, [], "QALIGN_OPENAI must be 1 or 0, got 'true'"),
-        ({"QALIGN_MCP": "yes"}, [], "QALIGN_MCP must be 1 or 0, got 'yes'"),
-        ({"QALIGN_PATCHES": "off"}, [], "QALIGN_PATCHES must be 1 or 0, got 'off'"),
-    ],
-)
-def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, sentence):
-    ended = subprocess.run(
-        [sys.executable, "app.py", *arguments],
-        cwd=ASSETS.parent,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith(f"app.py: {sentence}")
-    assert ended.stderr.count("\n") == 1
+MISTAKES = [
+    ({"QALIGN_MAX_RUNS": "0"}, [], "QALIGN_MAX_RUNS must be a whole number above 0, got '0'"),
+    ({}, ["no-such-trace.jsonl"], "no-such-trace.jsonl cannot be read (No such file"),
+    ({"QALIGN_REGISTRY": "nowhere.toml"}, [], "QALIGN_REGISTRY=nowhere.toml cannot be read"),
+    ({}, ["--lessons", "nowhere"], f"{ASSETS.parent / 'nowhere'} is not a folder"),
+    ({"QALIGN_OWN_MODELS": "x"}, [], "QALIGN_OWN_MODELS must be 1 or 0, got 'x'"),
+    ({"QALIGN_OPENAI": "true"}, [], "QALIGN_OPENAI must be 1 or 0, got 'true'"),
+    ({"QALIGN_MCP": "yes"}, [], "QALIGN_MCP must be 1 or 0, got 'yes'"),
+    ({"QALIGN_PATCHES": "off"}, [], "QALIGN_PATCHES must be 1 or 0, got 'off'"),
+]
+START_EACH = """import app, json, os, runpy, sys
+out, cases = sys.argv[1], json.loads(sys.argv[2])
+for k, (environment, arguments) in enumerate(cases):
+    if not os.fork():
+        os.dup2(os.open(f"{out}/{k}", os.O_WRONLY | os.O_CREAT), 2)
+        os.environ |= environment
+        sys.argv = ["app.py", *arguments]
+        runpy.run_path("app.py", run_name="__main__")
+    print(os.waitstatus_to_exitcode(os.wait()[1]))"""
+"""Start the app once per case, each in a process of its own that has the imports already."""
+
+
+def test_what_the_operator_gets_wrong_is_one_sentence(tmp_path):
+    cases = json.dumps([case for *case, _ in MISTAKES])
+    command = [sys.executable, "-c", START_EACH, str(tmp_path), cases]
+    codes = subprocess.check_output(command, cwd=ASSETS.parent, text=True, timeout=240).split()
+    assert codes == ["1"] * len(MISTAKES)
+    for k, (*_, sentence) in enumerate(MISTAKES):
+        text = (tmp_path / str(k)).read_text("utf-8")
+        assert text.startswith(f"app.py: {sentence}")
+        assert text.count("\n") == 1
 
 
 def test_a_new_problem_leaves_the_status_of_a_run_that_goes_on():

@@ -151,7 +151,7 @@ async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
     assert sentence in status.text
     assert "\n" not in status.text
     assert not runs._running
-    good = Run(prompt=PROMPT, steps=2)
+    good = Run(prompt=PROMPT, steps=2, pool=1)
     async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, good)):
         status = now.status
     assert status.state == "finished"
