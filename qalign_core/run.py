@@ -15,7 +15,6 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
-from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
@@ -47,19 +46,8 @@ NO_REWARD = "none"
 
 MAX_STEPS = 10**7
 """Largest number of proposals per chain; a server may allow fewer."""
-MAX_COUNT = 10**9
-"""Largest count of samples, problems or tokens."""
 MAX_TEXT = 1_000_000
 """Largest number of characters in a text setting; a server may allow fewer."""
-
-
-def check_count(name: str, value: int, minimum: int) -> int:
-    """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {short_repr(value)}")
-    if value > MAX_COUNT:
-        raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {short_repr(value)}")
-    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,12 @@ import reprlib
 import stat
 from collections.abc import Callable, Mapping
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
+
+from qalign_core.errors import InvalidSetting
 
 LARGEST = 2**53 - 1
 """The largest absolute value of a whole number."""
@@ -28,6 +31,8 @@ HUGE = 1e300
 """The largest absolute value of a finite number."""
 LARGEST_FILE = 512 * 2**20
 """Largest size in bytes of a file that is read whole."""
+MAX_COUNT = 10**9
+"""Largest count of samples, problems or tokens."""
 MAX_DIGITS = 308
 """Largest number of digits of a whole number in JSON; a float can hold any such number."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -91,6 +96,15 @@ def read_field(values: Mapping[str, Any], name: str, kind: Any) -> Any:
     words, is_one, is_optional = _kind_of(kind)
     if not is_one(value) and not (value is None and is_optional):
         raise ValueError(f"{name} = {short_repr(value)}; {words} was expected")
+    return value
+
+
+def check_count(name: str, value: int, minimum: int) -> int:
+    """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {short_repr(value)}")
+    if value > MAX_COUNT:
+        raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {short_repr(value)}")
     return value
 
 

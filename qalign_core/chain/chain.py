@@ -24,9 +24,9 @@ from qalign_core.chain.sampling import check_models, draw, encode_prompt, score
 from qalign_core.errors import ModelContractError
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.run import check_count
 from qalign_core.target import Target, rename_settings
 from qalign_core.types import NoProposal, ScoredResponse, Step
+from qalign_core.validation import check_count
 
 
 async def step(

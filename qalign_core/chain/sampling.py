@@ -12,9 +12,8 @@ from qalign_core.chain.merging import end
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.run import check_count
 from qalign_core.types import Cost, Response, ScoredResponse
-from qalign_core.validation import HUGE, short_repr
+from qalign_core.validation import HUGE, check_count, short_repr
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:

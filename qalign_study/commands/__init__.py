@@ -17,8 +17,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from qalign_core.errors import QAlignError
-from qalign_core.run import check_count
-from qalign_core.validation import is_text, short_repr
+from qalign_core.validation import check_count, is_text, short_repr
 
 COMMANDS = {
     "run": "run chains on one prompt, printing every step, or on every prompt of a set",

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import check_count
 from qalign_core.types import Array
+from qalign_core.validation import check_count
 from qalign_study.exact.law import ExactChain, total_variation
 from qalign_study.exact.world import World
 

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.run import check_count
 from qalign_core.target import Target
 from qalign_core.types import Array
+from qalign_core.validation import check_count
 
 MOST = 1e100
 """The largest mean, standard deviation or reward: what is larger has no square."""

@@ -29,9 +29,16 @@ from qalign_core.record.trace import (
     to_dict,
     write_whole,
 )
-from qalign_core.run import Run, check_count
+from qalign_core.run import Run
 from qalign_core.types import SetHeader, Trace
-from qalign_core.validation import first_line, from_json, is_whole, read_file, short_repr
+from qalign_core.validation import (
+    check_count,
+    first_line,
+    from_json,
+    is_whole,
+    read_file,
+    short_repr,
+)
 from qalign_study.sets.checks import Judgement
 from qalign_study.sets.problem_sets import Problem, load_problems, problem_line
 

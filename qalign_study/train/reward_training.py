@@ -15,9 +15,8 @@ from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.protocols import RewardModel
 from qalign_core.record.trace import content_of, write_whole
 from qalign_core.registry import entries, is_address, load_reward_model, unload
-from qalign_core.run import check_count
 from qalign_core.types import Response
-from qalign_core.validation import first_line, from_json, short_repr
+from qalign_core.validation import check_count, first_line, from_json, short_repr
 from qalign_study.sets.folder import digest_of, traces_of
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.train.preferences import (

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError
-from qalign_core.run import check_count
-from qalign_core.validation import first_line
+from qalign_core.validation import check_count, first_line
 
 IdPair = tuple[Sequence[int], Sequence[int]]
 """A conversation that is better, and one that is worse, both as the reward model reads them."""
