@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from benchmarks.users import ROOT, Server
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_study.sets.problem_sets import load_problems
 
 LESSON = "one-step"

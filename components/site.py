@@ -14,7 +14,7 @@ from pathlib import Path
 
 from components.learn.alone import build_static_lessons
 from components.watch.gallery import gallery, write_slides
-from qalign_core.record.trace import write_whole
+from qalign_core.record.store import write_whole
 from qalign_study.export import dictionary
 from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
 from qalign_study.export.scripts import WEB, bundle, sheets

@@ -31,8 +31,8 @@ from qalign_core import (
     sample_iid,
 )
 from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace
 from qalign_core.run import Run
 from qalign_study.exact.mistakes import MISTAKES, broken
 from qalign_study.exact.world import preset

@@ -26,19 +26,12 @@ from qalign_core.decide.methods import (
     weighted_majority_vote,
 )
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import load_trace, save_trace
+from qalign_core.record.store import load_trace, save_trace
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
 from qalign_core.target import Target
-from qalign_core.types import (
-    Cost,
-    Decision,
-    Response,
-    ScoredResponse,
-    Step,
-    Trace,
-    TraceHeader,
-)
+from qalign_core.types import Cost, Decision, Response, ScoredResponse, Step
 
 __version__ = "0.5.0"
 

@@ -1,4 +1,4 @@
-"""The values of a chain, frozen: responses, proposals, steps, traces, decisions.
+"""The values of a chain, frozen: responses, costs, steps, decisions.
 
     >>> response = Response((5, 9, 2), text="4", finished=True, log_probs=(-0.5, -1.0, -0.25))
     >>> len(response), response.log_prob
@@ -10,14 +10,10 @@ Since they are frozen, a step that was yielded never changes.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import NDArray
-
-from qalign_core.run import Run
 
 Array = NDArray[Any]
 """Type of numeric arrays; each docstring gives the shape."""
@@ -207,121 +203,6 @@ class Step:
     def changed(self) -> bool:
         """True if the proposal differs from the state before the step."""
         return self.proposal.response.tokens != self.current.response.tokens
-
-
-@dataclass(frozen=True)
-class Header(Run):
-    """The settings of a run, and what its models reported of themselves.
-
-    Attributes:
-        lm_revision, rm_revision: exact versions of the models, with "int8" for rounded weights
-            and "thinking" for a template that lets the model think first.
-        lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
-        created: time of the start (ISO 8601).
-        notes: remarks on the models or the move, for instance that a model is approximate.
-        move_revision: hashes of the files of the user's own moves; empty if there are none.
-    """
-
-    lm_revision: str = ""
-    rm_revision: str = ""
-    lm_parameters: int = 0
-    rm_parameters: int = 0
-    created: str = ""
-    notes: tuple[str, ...] = ()
-    move_revision: str = ""
-
-    @property
-    def meter(self) -> CostModel:
-        """The cost model of these two models."""
-        return CostModel(self.lm_parameters, self.rm_parameters)
-
-    @property
-    def open_ended(self) -> bool:
-        """True if the prompt is open-ended: minimum Bayes risk with ROUGE-1 replaces voting."""
-        return self.extractor is None
-
-    @property
-    def run(self) -> Run:
-        """The run that repeats the same draws."""
-        return Run(**{name: getattr(self, name) for name in Run.kinds()})
-
-
-@dataclass(frozen=True)
-class TraceHeader(Header):
-    """Header of the run of one prompt.
-
-    Attributes:
-        prompt_tokens: length of the prompt for the LM, which reads it once per run.
-        prompt_scored: tokens of the prompt that the RM reads once per run.
-    """
-
-    prompt_tokens: int = 0
-    prompt_scored: int = 0
-
-
-@dataclass(frozen=True)
-class SetHeader(Header):
-    """Settings of the runs over a problem set; prompt and reference differ per problem.
-
-    Attributes:
-        task: name of the set.
-        problems: ids of all its problems, finished or not.
-        digest: hash of the whole set.
-        command: the command that repeats the run.
-        source: origin of its rows: preset, and revision on the hub or hash of the file.
-    """
-
-    task: str = ""
-    problems: tuple[str, ...] = ()
-    digest: str = ""
-    command: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A recorded run.
-
-    Attributes:
-        header: the settings of the run.
-        steps: the steps of all chains, in order of arrival.
-        pool: independent samples of the model alone, in order of their number.
-        end: (reason, message) once the run has ended; the reason is "finished", "stopped" or
-            "failed".
-    """
-
-    header: TraceHeader
-    steps: tuple[Step, ...] = ()
-    pool: tuple[ScoredResponse, ...] = ()
-    end: tuple[str, str] | None = None
-
-    @classmethod
-    def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Self:
-        """Make a trace of steps: `Trace.collect([step async for step in run_chain(...)])`."""
-        collected = tuple(steps)
-        if header is None:
-            chains = {step.chain for step in collected}
-            last = max((s.t for s in collected), default=0)
-            header = TraceHeader(steps=last, chains=max(1, len(chains)))
-        return cls(header, collected)
-
-    @cached_property
-    def chains(self) -> dict[int, tuple[Step, ...]]:
-        """The steps of each chain by its number, both ascending."""
-        chains: dict[int, list[Step]] = {}
-        for step in sorted(self.steps, key=lambda step: (step.chain, step.t)):
-            chains.setdefault(step.chain, []).append(step)
-        return {chain: tuple(steps) for chain, steps in chains.items()}
-
-    @property
-    def states(self) -> tuple[ScoredResponse, ...]:
-        """The states y^0..y^T with repeats, in order of the steps (chain after chain)."""
-        return tuple(step.state for steps in self.chains.values() for step in steps)
-
-    @property
-    def rewards(self) -> tuple[float, ...]:
-        """Rewards of the independent samples."""
-        return tuple(sample.reward for sample in self.pool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from toys import PROMPT, ToyLM, ToyRM
 import app
 from components.session.links import linked
 from components.session.runs import Runs
-from qalign_core.record.trace import parse_trace, read_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import read_trace
 from qalign_core.run import Limits, Run
 from qalign_study.commands import main
 

@@ -24,9 +24,10 @@ import numpy as np
 
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.models.local.engine import uniforms
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.trace import Trace
 from qalign_core.registry import load_language_model
-from qalign_core.types import ScoredResponse, Step, Trace
+from qalign_core.types import ScoredResponse, Step
 from qalign_study.measure.record import Record
 
 REWARD = 1e-3

@@ -39,7 +39,7 @@ from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import QAlignError
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_core.run import Limits, Run
 from qalign_study.sheet.words import COMPUTE_NOTE
 

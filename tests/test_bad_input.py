@@ -21,7 +21,7 @@ from qalign_core import registry
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.models import loading
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
 from qalign_study.commands import main, shared

@@ -11,7 +11,7 @@ import pytest
 from browser import ROOT
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.record.trace import TraceReader
+from qalign_core.record.format import TraceReader
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
 from qalign_study.export.scripts import bundle

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import read_trace
+from qalign_core.record.store import read_trace
 from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess

@@ -17,12 +17,13 @@ from qalign_core import collect
 from qalign_core.decide.methods import majority_vote, weighted_majority_vote
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
+from qalign_core.record.format import parse_trace, trace_lines
 from qalign_core.record.runner import TOLERANCE, record
-from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Run
 from qalign_core.target import Target
-from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
+from qalign_core.types import Cost, Response, ScoredResponse
 from qalign_study.export.dataframes import to_frame
 from qalign_study.measure.comparisons import (
     Comparison,

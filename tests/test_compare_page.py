@@ -19,7 +19,8 @@ from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.gallery import WATCH as WATCHED
 from qalign_core.decide.rules import RULES
-from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 from qalign_core.types import Cost, Response, ScoredResponse
 from qalign_study.measure.comparisons import (

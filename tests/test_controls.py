@@ -7,7 +7,7 @@ from browser import standalone
 from traces import toy_trace
 
 from components.watch.gallery import WATCH
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_study.lessons.files import load_lessons
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

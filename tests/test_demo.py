@@ -17,7 +17,7 @@ from browser import ROOT
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.decide.rules import RULES
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -28,7 +28,8 @@ from components.session.links import from_query
 from components.session.offer import Offer
 from components.session.runs import Feed, Runs
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.record.trace import parse_trace, read_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import read_trace
 from qalign_core.registry import load_language_model, unload
 from qalign_core.run import DEFAULT_SAMPLING, Limits, Run, Sampling
 from qalign_study.commands import main, shared, train_rm

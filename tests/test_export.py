@@ -19,7 +19,8 @@ from traces import HOSTILE, hostile_trace, toy_trace
 from components.site import write_site
 from components.watch.gallery import gallery
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.trace import parse_trace, write_whole
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import write_whole
 from qalign_core.run import Run, Sampling
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from browser import PATIENCE, ROOT
 
-from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import load_trace
 from qalign_study.export.player import page
 
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")

@@ -21,7 +21,7 @@ from toys import ToyLM, ToyRM
 from qalign_core import load_trace
 from qalign_core.decide.methods import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTask, InvalidTrace
-from qalign_core.record.trace import open_trace
+from qalign_core.record.store import open_trace
 from qalign_study.commands import drawing, main, shared
 from qalign_study.measure.results import answers_in, load_results, pack, results_in
 from qalign_study.sets import folder as folders

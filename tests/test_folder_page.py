@@ -18,7 +18,7 @@ from components.results.sheet import show
 from components.session.runs import Runs
 from components.watch.gallery import recorded_text
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.trace import read_trace
+from qalign_core.record.store import read_trace
 from qalign_core.run import Run
 from qalign_study.commands import main
 from qalign_study.export.player import PLAYS

@@ -26,12 +26,13 @@ from qalign_core.models.chat import Text
 from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
 from qalign_core.models.served.client import Card, ModelEndpoint, Server, TransientError, read_card
-from qalign_core.record.trace import load_trace, parse_trace, trace_lines
+from qalign_core.record.format import parse_trace, trace_lines
+from qalign_core.record.store import load_trace
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import _read_own
 from qalign_core.rewards import served as served_rm
 from qalign_core.rewards.names import reward_named
 from qalign_core.run import Limits, Run
-from qalign_core.types import Trace, TraceHeader
 from qalign_study.measure.results import pack, unpack
 from qalign_study.sets.folder import header_json, read_set_header
 from qalign_study.sets.problem_sets import parse_problems, problem_line

@@ -18,7 +18,7 @@ from components.common.rpc import server_functions
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core import best_of_n, majority_vote
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_study.commands import main
 from qalign_study.export.player import as_data, page
 from qalign_study.measure.diagnostics import agreement, ess

@@ -22,16 +22,11 @@ from qalign_core.decide.answers.graders import (
     references,
 )
 from qalign_core.errors import InvalidSetting, InvalidTask, ModelLoadError
-from qalign_core.record.trace import (
-    answer_reader,
-    header_line,
-    load_trace,
-    parse_trace,
-    trace_lines,
-)
+from qalign_core.record.format import answer_reader, header_line, parse_trace, trace_lines
+from qalign_core.record.store import load_trace
+from qalign_core.record.trace import TraceHeader
 from qalign_core.registry import load_grader
 from qalign_core.run import Limits, Run
-from qalign_core.types import TraceHeader
 from qalign_study.commands import main
 from qalign_study.export.browser import engine_header
 from qalign_study.export.player import show

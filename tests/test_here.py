@@ -17,7 +17,8 @@ from components.session.runs import Runs
 from components.site import write_site
 from components.watch.gallery import page_parts
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.export.player import page

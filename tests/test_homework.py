@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from browser import PATIENCE, ROOT
 
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_study.commands import main
 from qalign_study.lessons import homework
 from qalign_study.lessons.facts import LEARNERS, RUNS, ChainFacts

@@ -18,7 +18,7 @@ from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.chat import rounded
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Sampling
 from qalign_core.target import Scores

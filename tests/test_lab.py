@@ -33,7 +33,7 @@ from qalign_core.chain.moves.mixture import Mixture as Moves
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting, InvalidTrace
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_study.exact.bench import TARGETS, fields, prefers_b
 from qalign_study.exact.bench import chain_of_fields as field_chain
 from qalign_study.exact.convergence import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

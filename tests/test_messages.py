@@ -12,8 +12,8 @@ from toys import ToyLM, ToyRM
 from qalign_core.errors import InvalidPrompt
 from qalign_core.messages import format_prompt, messages_of, question_of, transcript
 from qalign_core.models.chat import Text
+from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model, unload
 from qalign_core.run import Run
 from qalign_core.types import Response

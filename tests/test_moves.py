@@ -34,8 +34,9 @@ from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.move_spec import Part, parse_moves
+from qalign_core.record.format import parse_trace, trace_lines
 from qalign_core.record.runner import make_header, record
-from qalign_core.record.trace import load_trace, open_trace, parse_trace, trace_lines
+from qalign_core.record.store import load_trace, open_trace
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost, CostModel, NoProposal, Response, ScoredResponse

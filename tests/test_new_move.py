@@ -15,7 +15,7 @@ from house import changed_copy, run_in
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 
 HEAD = '''"""A move of a stranger."""
 
@@ -59,7 +59,7 @@ import sys
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.record.format import parse_trace, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Run
 from qalign_study.export.browser import unsupported_reason

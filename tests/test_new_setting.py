@@ -45,7 +45,7 @@ from qalign_core.models.served.language_model import (
     ServedLanguageModel,
 )
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Run, Sampling
 from qalign_study.commands import main, read, shared

@@ -24,11 +24,12 @@ from components.session.runs import Runs
 from qalign_core import load_language_model, load_reward_model, load_trace, registry
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import reads_on
+from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import make_header, record
-from qalign_core.record.trace import open_trace, parse_trace
+from qalign_core.record.store import open_trace
+from qalign_core.record.trace import Trace
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Limits, Run
-from qalign_core.types import Trace
 from qalign_study.commands import main
 from qalign_study.sets.folder import run_of, run_set
 from qalign_study.sets.problem_sets import Problem, problem_line

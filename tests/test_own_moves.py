@@ -8,7 +8,7 @@ import pytest
 
 from components.session.links import from_query
 from components.session.offer import Offer
-from qalign_core.record.trace import read_trace
+from qalign_core.record.store import read_trace
 from qalign_core.run import Limits, Run
 from qalign_study.commands import main
 from qalign_study.export.browser import unsupported_reason

@@ -15,7 +15,8 @@ from traces import toy_trace
 
 from components.lab.page import ANCHORS
 from components.watch.gallery import WATCH
-from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_study.commands import main, shared
 from qalign_study.commands.plan import Plan, TrainingPlan, facts_of, parameters_in
 from qalign_study.measure.results import unpack

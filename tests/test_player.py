@@ -23,7 +23,7 @@ from traces import (
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_core.types import Step
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -15,8 +15,8 @@ import pytest
 
 from components.watch.page import recorded_run
 from qalign_core.errors import InvalidTrace
+from qalign_core.record.trace import SetHeader
 from qalign_core.registry import entries
-from qalign_core.types import SetHeader
 from qalign_core.validation import (
     HUGE,
     LARGEST,

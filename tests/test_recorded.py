@@ -16,7 +16,7 @@ from recorded import AtBorder, check_same_draws, check_same_run
 
 from benchmarks.reproduce import draw_again
 from qalign_core.assets import ASSETS
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_core.types import NoProposal
 from qalign_study.measure.record import Record
 from qalign_study.measure.results import results_in, unpack

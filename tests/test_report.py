@@ -17,7 +17,7 @@ from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.arrays import vote
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import SetHeader
+from qalign_core.record.trace import SetHeader
 from qalign_study.commands import main
 from qalign_study.lessons.files import load_lessons
 from qalign_study.measure.cross_validated_beta import (

@@ -22,9 +22,10 @@ from qalign_core.decide.methods import (
 )
 from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.run import Run
 from qalign_core.target import Target
-from qalign_core.types import Response, Trace, TraceHeader
+from qalign_core.types import Response
 from qalign_study.commands import main, shared
 from qalign_study.measure.curves import curves
 from qalign_study.measure.diagnostics import acceptance_of

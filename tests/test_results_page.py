@@ -31,8 +31,8 @@ from components.results.sheet import (
     whole_html,
 )
 from qalign_core.assets import ASSETS
+from qalign_core.record.trace import SetHeader
 from qalign_core.run import Run
-from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Point, paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import COLUMNS, Compared, Evaluated, Group, Report

@@ -9,7 +9,7 @@ from components.common.reward import mixed, model_list, reward_values, unmixed
 from components.session.offer import Offer
 from qalign_core.chain.cost import draw_cost, meter_of, reading_of
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.functions import CompositeReward
 from qalign_core.types import Response

@@ -20,7 +20,7 @@ from components.results.findings import findings
 from components.results.problems import problems_html
 from qalign_core.decide.arrays import vote
 from qalign_core.decide.rules import RULES, Rule
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.exact.decisions import Situation, explore

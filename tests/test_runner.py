@@ -9,10 +9,11 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 from qalign_core import collect, run_chains, sample_iid
 from qalign_core.chain.cost import meter_of
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import TOLERANCE, make_header, record
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.trace import Trace
 from qalign_core.run import Run
-from qalign_core.types import Cost, Step, Trace
+from qalign_core.types import Cost, Step
 from qalign_study.measure.comparisons import Comparison, full_cut
 
 LM, RM = letters(), TableReward()

@@ -20,7 +20,7 @@ from qalign_core import Trace, collect, run_chains
 from qalign_core.context import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, InvalidTrace
 from qalign_core.models.progress import tell
-from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.record.format import parse_trace, trace_lines
 from qalign_core.run import Limits, Run
 from qalign_study.serve.limits import read_limits
 

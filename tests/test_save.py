@@ -14,7 +14,7 @@ from PIL import Image, ImageSequence
 from test_export import PLAYING
 from traces import HOSTILE, block_trace, hostile_trace, toy_trace
 
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 API = "document.querySelector('#watch-player .qp').qalign"

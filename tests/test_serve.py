@@ -29,8 +29,8 @@ from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import EngineError, InvalidSetting
 from qalign_core.messages import messages_of
+from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model, unload
 from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Limits, Run

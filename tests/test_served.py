@@ -26,8 +26,8 @@ from qalign_core.models.loading import n_stored
 from qalign_core.models.served import client, language_model
 from qalign_core.models.served.client import Server
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
+from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run

@@ -28,8 +28,8 @@ from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.methods import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
+from qalign_core.record.format import parse_trace, step_line, trace_lines
 from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace, step_line, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
 from qalign_core.target import Scores, Target

@@ -20,8 +20,9 @@ from toys import ToyLM, ToyRM
 
 from qalign_core import collect, load_trace, save_trace
 from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.record.format import header_line
 from qalign_core.record.runner import make_header, record
-from qalign_core.record.trace import header_line, open_trace, read_trace, write_whole
+from qalign_core.record.store import open_trace, read_trace, write_whole
 from qalign_core.run import Run
 from qalign_study.commands import main, shared
 

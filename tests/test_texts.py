@@ -18,7 +18,7 @@ from components.session.offer import Offer, needs_gpu
 from components.session.runs import Runs
 from qalign_core.chain.cost import draw_cost, meter_of, prompt_scored, reading_of
 from qalign_core.errors import InvalidSetting, ModelLoadError
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
 from qalign_core.registry import entries_of, load_reward_model
 from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE
 from qalign_core.run import Limits, Run

@@ -24,7 +24,7 @@ from qalign_core import (
     save_trace,
 )
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.trace import header_line, parse_trace, trace_lines
+from qalign_core.record.format import header_line, parse_trace, trace_lines
 from qalign_core.run import Run
 
 LM, RM = letters(), TableReward()

@@ -13,7 +13,8 @@ from traces import hostile_trace, toy_trace
 from components.watch.gallery import WATCH
 from qalign_core import Target, best_of_n, majority_vote, weighted_majority_vote
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.store import load_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

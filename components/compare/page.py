@@ -26,7 +26,8 @@ from components.session.runs import Feed, Runs, Status
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import weighted_vote
 from qalign_core.errors import QAlignError
-from qalign_core.record.trace import load_trace, trace_lines
+from qalign_core.record.format import trace_lines
+from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 from qalign_core.validation import from_json
 from qalign_study.export.dictionary import with_terms

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTask, InvalidTrace
-from qalign_core.record.trace import TraceReader, trace_text
-from qalign_core.types import Trace
+from qalign_core.record.format import TraceReader
+from qalign_core.record.store import trace_text
+from qalign_core.record.trace import Trace
 from qalign_study.measure.mixture import MIN_REWARDS
 from qalign_study.measure.results import unpack
 from qalign_study.sets.problem_sets import load_problems

@@ -13,8 +13,9 @@ from typing import Any
 from components.learn.charts import lab_charts, result_charts, weight_chart
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.decide.rules import best_reward
+from qalign_core.record.trace import TraceHeader
 from qalign_core.registry import load_language_model
-from qalign_core.types import Response, TraceHeader
+from qalign_core.types import Response
 from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
 from qalign_study.lessons.facts import (
     FACTS,

@@ -4,7 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 
 from qalign_core.decide.rules import RULES, chain_vote
-from qalign_core.types import SetHeader
+from qalign_core.record.trace import SetHeader
 from qalign_study.export.dictionary import Idea
 from qalign_study.measure.curves import Point, difference, paired
 from qalign_study.measure.intervals import Difference

@@ -11,7 +11,7 @@ from typing import Any
 from components.common.new_problem import new_problem
 from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.sets.problem_sets import Problem

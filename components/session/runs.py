@@ -20,9 +20,9 @@ from components.session.offer import Offer
 from qalign_core.context import PROGRESS, RUN
 from qalign_core.errors import Busy, EngineError, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import TraceReader
+from qalign_core.record.format import TraceReader
+from qalign_core.record.trace import Trace
 from qalign_core.run import Limits, Run, Sampling
-from qalign_core.types import Trace
 from qalign_study.serve.limits import read_limits
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]

@@ -19,7 +19,8 @@ import gradio as gr
 from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
 from qalign_core.messages import question_of
-from qalign_core.record.trace import load_trace, parse_header, trace_text, whole_lines, write_whole
+from qalign_core.record.format import parse_header, whole_lines
+from qalign_core.record.store import load_trace, trace_text, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target

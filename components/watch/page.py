@@ -29,7 +29,7 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import text_functions
 from components.watch.player import chain_player
 from qalign_core.errors import QAlignError
-from qalign_core.record.trace import parse_header
+from qalign_core.record.format import parse_header
 from qalign_core.registry import LOADED
 from qalign_core.run import Run
 from qalign_core.types import Response

@@ -27,9 +27,10 @@ from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import answer_reader, end_line, header_line, sample_line, step_line
+from qalign_core.record.format import answer_reader, end_line, header_line, sample_line, step_line
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.run import Run, Sampling
-from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.types import ScoredResponse, Step
 
 TOLERANCE = 0.02
 """Largest relative difference in compute between chains and pool at equal FLOPs."""

@@ -12,10 +12,12 @@ from typing import Any
 from tqdm import tqdm
 
 from qalign_core.errors import InvalidSetting
+from qalign_core.record.format import end_line
 from qalign_core.record.runner import Draw, make_header, record
-from qalign_core.record.trace import TraceFile, end_line, open_trace
+from qalign_core.record.store import TraceFile, open_trace
+from qalign_core.record.trace import Trace
 from qalign_core.run import Run
-from qalign_core.types import ScoredResponse, Step, Trace
+from qalign_core.types import ScoredResponse, Step
 from qalign_study.commands import shared
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.tasks import Loaded

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import trace_text, write_whole
+from qalign_core.record.store import trace_text, write_whole
 from qalign_study.commands import shared
 from qalign_study.export.player import page
 from qalign_study.lessons.files import read_lesson

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from qalign_core.decide.answers.graders import format_references, references
 from qalign_core.errors import InvalidTask
-from qalign_core.record.trace import load_trace, write_whole
+from qalign_core.record.store import load_trace, write_whole
+from qalign_core.record.trace import Trace
 from qalign_core.run import Run
-from qalign_core.types import Trace
 from qalign_study.commands import shared
 from qalign_study.lessons.homework import grade_folder
 from qalign_study.sets.checks import Likeness

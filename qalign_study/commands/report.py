@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import write_whole
+from qalign_core.record.store import write_whole
 from qalign_core.validation import HUGE
 from qalign_study.commands import shared
 from qalign_study.measure.curves import Point, in_order

@@ -14,7 +14,8 @@ from qalign_core.decide.answers.graders import format_references
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.runner import Draw
-from qalign_core.types import Step, Trace
+from qalign_core.record.trace import Trace
+from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import draw, fill, progress_bar
 from qalign_study.export.command import COMMAND_DEFAULTS

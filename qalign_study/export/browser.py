@@ -8,9 +8,9 @@ from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.graders import canonical_references
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
-from qalign_core.record.trace import to_dict
+from qalign_core.record.format import to_dict
+from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Run
-from qalign_core.types import TraceHeader
 from qalign_core.validation import from_json
 from qalign_study.export.scripts import WEB, bundle
 

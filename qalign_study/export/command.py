@@ -3,9 +3,9 @@
 import shlex
 from collections.abc import Mapping
 
+from qalign_core.record.trace import SetHeader
 from qalign_core.registry import entries
 from qalign_core.run import DEFAULT_SAMPLING, Run, Sampling
-from qalign_core.types import SetHeader
 
 COMMAND_DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "run": {"pool": 0},  # it prints no samples

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Array, ScoredResponse, Step, Trace
+from qalign_core.record.trace import Trace
+from qalign_core.types import Array, ScoredResponse, Step
 
 if TYPE_CHECKING:
     import pandas as pd

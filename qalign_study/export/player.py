@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.messages import question_of
-from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
-from qalign_core.types import Trace, TraceHeader
+from qalign_core.record.format import parse_trace, trace_lines, whole_lines
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_study.export import dictionary
 from qalign_study.export.browser import POLICY, embedded_data
 from qalign_study.export.command import command_of

@@ -25,9 +25,10 @@ from qalign_core.decide.methods import (
     weighted_majority_vote,
 )
 from qalign_core.decide.rules import RULES, best_reward, chain_vote, plain_vote
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
+from qalign_core.record.trace import Trace
 from qalign_core.target import Target
-from qalign_core.types import ScoredResponse, Trace
+from qalign_core.types import ScoredResponse
 from qalign_study.exact.convergence import AtBeta, at_beta
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_study.exact.world import preset

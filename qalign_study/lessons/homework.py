@@ -15,9 +15,10 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.format import parse_trace
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.types import ScoredResponse, Step
 from qalign_core.validation import first_line, from_json, is_text, read_file, short_repr
 from qalign_study.export import dictionary
 from qalign_study.export.browser import POLICY, embedded_data, engine_header

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace, QAlignError
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_core.registry import entries
 from qalign_study.lessons.facts import RUNS
 from qalign_study.lessons.files import NAME, InvalidLesson, Lesson, load_lessons, name_of

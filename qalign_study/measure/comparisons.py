@@ -22,7 +22,8 @@ from qalign_core.decide.answers.graders import Grader, get_grader
 from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.types import Cost, Decision, ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.record.trace import Trace, TraceHeader
+from qalign_core.types import Cost, Decision, ScoredResponse, Step
 
 Budget = Literal["flops", "samples"]
 

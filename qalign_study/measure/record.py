@@ -13,8 +13,9 @@ from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import RULES, Rule, Vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
+from qalign_core.record.trace import Header, Trace
 from qalign_core.run import Run
-from qalign_core.types import Array, Cost, CostModel, Header, ScoredResponse, Trace
+from qalign_core.types import Array, Cost, CostModel, ScoredResponse
 from qalign_study.measure.comparisons import Comparison
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from numpy.lib import format as npy
 
 from qalign_core.decide.methods import consensus
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.trace import grows, write_whole
-from qalign_core.types import Array, SetHeader, Trace
+from qalign_core.record.store import write_whole
+from qalign_core.record.trace import SetHeader, Trace, grows
+from qalign_core.types import Array
 from qalign_core.validation import first_line, read_file, short_repr
 from qalign_study.export.dataframes import to_frame
 from qalign_study.measure.diagnostics import acceptance

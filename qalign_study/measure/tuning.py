@@ -20,8 +20,9 @@ from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import SUFFIX
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.target import Scores, Target
-from qalign_core.types import Array, Cost, Step, Trace, TraceHeader
+from qalign_core.types import Array, Cost, Step
 from qalign_core.validation import check_count
 from qalign_study.measure.curves import Point, curves
 from qalign_study.measure.intervals import band, resampled_problems, share_of

@@ -8,9 +8,10 @@ from typing import Any, Self
 from qalign_core.context import RUN
 from qalign_core.decide import methods
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.record.trace import TraceReader, end_line
+from qalign_core.record.format import TraceReader, end_line
+from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Run
-from qalign_core.types import Cost, ScoredResponse, TraceHeader
+from qalign_core.types import Cost, ScoredResponse
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.serve.request_schema import ChatRequest
 from qalign_study.sheet.words import describe_mixing

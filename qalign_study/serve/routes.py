@@ -27,8 +27,8 @@ from qalign_core.errors import (
     NotEnoughMemory,
     QAlignError,
 )
+from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Limits
-from qalign_core.types import TraceHeader
 from qalign_core.validation import from_json
 from qalign_study.export.player import page
 from qalign_study.serve.answer import Choice, Draw

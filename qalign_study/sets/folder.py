@@ -18,19 +18,11 @@ from qalign_core.chain.merging import gather
 from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.format import read_header, to_dict
 from qalign_core.record.runner import header_fields, make_header, record
-from qalign_core.record.trace import (
-    check_same_run,
-    content_of,
-    grows,
-    open_trace,
-    read_header,
-    read_trace,
-    to_dict,
-    write_whole,
-)
+from qalign_core.record.store import content_of, open_trace, read_trace, write_whole
+from qalign_core.record.trace import SetHeader, Trace, check_same_run, grows
 from qalign_core.run import Run
-from qalign_core.types import SetHeader, Trace
 from qalign_core.validation import (
     check_count,
     first_line,

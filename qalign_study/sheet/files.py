@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qalign_core.decide.methods import importance_weights
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import write_whole
+from qalign_core.record.store import write_whole
 from qalign_study.export.dataframes import to_frame
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
 from qalign_study.measure.intervals import Difference

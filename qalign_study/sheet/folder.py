@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.trace import parse_trace, trace_text, whole_lines
+from qalign_core.record.format import parse_trace, whole_lines
+from qalign_core.record.store import trace_text
 from qalign_study.export import dictionary
 from qalign_study.export.player import FOLLOW, PLAYS, as_data, head
 from qalign_study.export.scripts import WEB, bundle, sheets

@@ -11,7 +11,7 @@ import numpy as np
 
 from qalign_core.decide.answers.graders import format_references
 from qalign_core.decide.arrays import vote
-from qalign_core.types import SetHeader
+from qalign_core.record.trace import SetHeader
 from qalign_study.export.command import command_of_problem
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import agreement

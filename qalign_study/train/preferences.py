@@ -15,8 +15,8 @@ from statistics import fmean
 from qalign_core.decide.answers.equality import same_answer
 from qalign_core.decide.answers.numerals import whole_number
 from qalign_core.errors import InvalidTask
+from qalign_core.record.trace import Trace
 from qalign_core.rewards.functions import FunctionReward
-from qalign_core.types import Trace
 from qalign_study.measure.intervals import Measured, share_of
 from qalign_study.sets.problem_sets import Problem
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.protocols import RewardModel
-from qalign_core.record.trace import content_of, write_whole
+from qalign_core.record.store import content_of, write_whole
 from qalign_core.registry import entries, is_address, load_reward_model, unload
 from qalign_core.types import Response
 from qalign_core.validation import check_count, first_line, from_json, short_repr

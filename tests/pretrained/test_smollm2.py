@@ -14,7 +14,7 @@ from test_contract import chi_square, displayed_log_probs
 
 from qalign_core import registry
 from qalign_core.models.local.llama_net import LlamaNet
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_core.run import Sampling
 from qalign_study.commands import main
 

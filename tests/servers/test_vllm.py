@@ -33,7 +33,7 @@ from qalign_core import Sampling, run_chain
 from qalign_core.contract import verify_log_probs
 from qalign_core.errors import ModelContractError, ModelLoadError
 from qalign_core.models.served.language_model import ServedLanguageModel
-from qalign_core.record.trace import load_trace
+from qalign_core.record.store import load_trace
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.served import ServedRewardModel

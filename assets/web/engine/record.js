@@ -1,4 +1,4 @@
-/* A run as the lines of its trace (qalign_core/record/trace.py says what they are). */
+/* A run as the lines of its trace (qalign_core/record/format.py says what they are). */
 import { EXTRACTORS } from "./answers.js";
 import { Sampler } from "./chain.js";
 

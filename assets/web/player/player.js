@@ -1,4 +1,4 @@
-/* The chain player: a trace (JSON lines, qalign_core/record/trace.py) in, a playable page out.
+/* The chain player: a trace (JSON lines, qalign_core/record/format.py) in, a playable page out.
    Model text enters the page through text nodes only, never as markup. */
 import { modelName, term } from "../dictionary.js";
 import { differs, put, set, show, swap } from "../dom.js";

@@ -1,0 +1,485 @@
+"""The trace format (JSON lines) for files, streams and exports.
+
+    >>> reader = TraceReader()
+    >>> reader.feed(header_line(TraceHeader(prompt="What is 2 + 2?", steps=8)))
+    >>> reader.feed(end_line("stopped"))
+    >>> reader.trace().header.steps, reader.trace().end
+    (8, ('stopped', ''))
+
+Each line is a JSON object with a `type`:
+
+- `header`: the settings of the run (`TraceHeader`), always the first line; a later header extends
+  the same run;
+- `step`: one step, as the difference from the chain's state before it;
+- `sample`: one independent sample of the model alone, in order of its number `n`;
+- `end`: how the run ended; more lines follow if the run was continued.
+
+Version 2, which called the sharpness `alpha`, can still be read.
+
+A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is present only if
+it differs from the joined pieces (without the EOS). `null` in `log_alpha` and `log_u` is minus
+infinity. `<` is escaped, so that a line can be embedded in a page. With a target sharper than the
+paper's, the header has `sharpness`, and steps and samples have `log_probs`, one per token in
+`tokens`.
+
+With moves other than the paper's, the header has `move`, and a step has `log_correction` and, in
+newer traces, `move`, the name of its move. A step of a block has `kept_again`: that many of the
+state's last ids follow the `tokens`, and `log_probs` covers both. A step without a proposal has
+`refused`, the reason, and no reward; its `tokens` (maybe none) were drawn and discarded. `cost` has
+a third count if tokens were read again.
+
+With a right answer in the header, an `answer` is right if it is the same text. If the run's grader
+decides otherwise, the line has `right`, its verdict.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple
+from functools import cache
+from itertools import filterfalse
+from typing import Any, TypeVar, get_type_hints
+
+from qalign_core.decide.answers.graders import grader_of_trace, references
+from qalign_core.errors import InvalidTrace
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.record.trace import Header, Trace, TraceHeader, difference
+from qalign_core.run import Run
+from qalign_core.target import rename_settings
+from qalign_core.types import Cost, NoProposal, Response, ScoredResponse, Step
+from qalign_core.validation import (
+    COUNT,
+    KINDS,
+    from_json,
+    is_whole,
+    read_field,
+    short_repr,
+)
+
+VERSION = 3
+READABLE = (2, VERSION)
+"""The versions of the format that can be read."""
+Line = dict[str, Any]
+AnswerReader = Callable[[str], Line]
+
+
+# `<` could end a script element, the next three end a line for some readers, and a lone surrogate
+# has no UTF-8
+_ESCAPED = re.compile("[<\x85\u2028\u2029\ud800-\udfff]")
+
+
+def _dump(line: Line) -> str:
+    text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def header_line(header: TraceHeader) -> str:
+    """Return the first line of a trace."""
+    line = {"type": "header", "version": VERSION, **to_dict(header)}
+    line["beta"] = _finite_or_none(header.beta)
+    return _dump(line)
+
+
+def to_dict(header: Header) -> Line:
+    """Return the fields of a header to be written; the paper's target and move are omitted."""
+    values = asdict(header)
+    values = {name: values[name] for name in Run.kinds()} | values  # in the order of the settings
+    for name in ("sharpness", "move"):
+        if values[name] == getattr(Run, name):
+            del values[name]
+    return values
+
+
+def sample_line(
+    n: int, sample: ScoredResponse, read: AnswerReader | None, *, log_probs: bool = False
+) -> str:
+    """Return the line of independent sample number `n`, from 0, with what `read` finds in it."""
+    response = sample.response
+    line: Line = {
+        "type": "sample",
+        "n": n,
+        "tokens": list(response.tokens),
+        "text": response.text,
+        "finished": response.finished,
+        "reward": sample.reward,
+        **_read_answer(read, response.text),
+        "cost": _cost(sample.cost),
+    }
+    return _dump(line | _log_probs(response, 0, log_probs))
+
+
+def step_line(
+    step: Step,
+    read: AnswerReader | None,
+    *,
+    log_probs: bool = False,
+    corrections: bool = False,
+) -> str:
+    """Return the line of one step, with what `read` finds in the proposal, for display.
+
+    `log_probs` adds the log-probabilities of its new tokens if the model returned them;
+    `corrections` adds the name and the correction of its move.
+    """
+    response, index = step.proposal.response, step.index
+    line: Line = {"type": "step", "chain": step.chain, "t": step.t, "index": index}
+    if step.refused is not None:
+        line |= {
+            "tokens": list(step.refused.tokens),
+            "pieces": list(step.refused.pieces),
+            "refused": step.refused.reason,
+        }
+    else:
+        new = slice(index, len(response) - step.kept_again)
+        line |= {
+            "tokens": list(response.tokens[new]),
+            "pieces": list(response.pieces[new]),
+            "finished": response.finished,
+            "reward": step.proposal.reward,
+        }
+    line |= {
+        "log_alpha": _finite_or_none(step.log_alpha),
+        "log_u": _finite_or_none(step.log_u),
+        "accepted": step.accepted,
+        **_read_answer(read, response.text),
+        "cost": _cost(step.cost),
+    }
+    if step.kept_again:
+        line["kept_again"] = step.kept_again
+    if corrections and step.t:
+        if step.move:
+            line["move"] = step.move
+        if step.refused is None:
+            line["log_correction"] = step.log_correction
+    if step.refused is not None:
+        return _dump(line)
+    if _join(response.pieces, response.finished) != response.text:
+        line["text"] = response.text
+    return _dump(line | _log_probs(response, index, log_probs))
+
+
+def answer_reader(header: Header, extract: AnswerExtractor | None) -> AnswerReader:
+    """Return the function from a text to the entries `answer` and `right` of its line.
+
+    Args:
+        header: with the right answer, and the grader that compares.
+        extract: reads the answer; None leaves it out.
+    """
+    grader, reference = grader_of_trace(header.extractor), header.reference
+
+    def read(text: str) -> Line:
+        answer = extract(text) if extract else None
+        if answer is None or grader is None or reference is None:
+            return {"answer": answer}
+        right = grader.is_right(answer, reference)
+        is_same = answer in references(reference)
+        return {"answer": answer} if right == is_same else {"answer": answer, "right": right}
+
+    return read
+
+
+def _read_answer(read: AnswerReader | None, text: str) -> Line:
+    return {"answer": None} if read is None else read(text)
+
+
+def _cost(cost: Cost) -> list[int]:
+    """Return the counts of a cost; the last one only if it is not 0."""
+    return list(astuple(cost))[: None if cost.read else 2]
+
+
+def _log_probs(response: Response, index: int, included: bool) -> Line:
+    """Return the `log_probs` entry of a line: those of the response's tokens from `index` on."""
+    known = included and len(response.log_probs) == len(response)
+    return {"log_probs": list(response.log_probs[index:])} if known else {}
+
+
+def end_line(reason: str, message: str = "") -> str:
+    """Return the last line: "finished", "stopped" or "failed", and the reason of a failure."""
+    return _dump({"type": "end", "reason": reason, "message": message})
+
+
+def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
+    """Yield all lines of a trace, newline included; `extract` fills in the answers."""
+    yield header_line(trace.header)
+    options = {"log_probs": trace.header.needs_log_probs}
+    corrections = trace.header.move != Run.move
+    read = answer_reader(trace.header, extract)
+    for step in trace.steps:
+        yield step_line(step, read, **options, corrections=corrections)
+    for n, sample in enumerate(trace.pool):
+        yield sample_line(n, sample, read, **options)
+    yield end_line(*(trace.end or ("finished", "")))
+
+
+def parse_trace(text: str) -> Trace:
+    """Parse the text of a trace; an incomplete last line is ignored.
+
+    Raises:
+        InvalidTrace: it is not a trace of this version; the message names the line.
+    """
+    reader = TraceReader()
+    for line in whole_lines(text).split("\n"):
+        if line.strip():
+            reader.feed(line)
+        else:
+            reader.line_number += 1
+    return reader.trace()
+
+
+def parse_header(line: object) -> TraceHeader:
+    """Parse the first line of a trace.
+
+    Raises:
+        InvalidTrace: it is not a header.
+    """
+    reader = TraceReader()
+    reader.feed(str(line))
+    return reader.trace().header
+
+
+def whole_lines(text: str) -> str:
+    """Return the text of a trace without an incomplete last line, as a killed writer leaves it."""
+    end = text.rfind("\n") + 1
+    try:
+        from_json(text[end:])
+    except ValueError:
+        return text[:end]
+    return text
+
+
+class TraceReader:
+    """Reads and checks a trace line by line.
+
+    Attributes:
+        header: None until the first line is read.
+        steps: the steps so far.
+        pool: the independent samples so far.
+        end: (reason, message) once the run has ended.
+    """
+
+    def __init__(self) -> None:
+        self.header: TraceHeader | None = None
+        self.steps: list[Step] = []
+        self.pool: list[ScoredResponse] = []
+        self.end: tuple[str, str] | None = None
+        self.line_number = 0
+        self._last: dict[int, Step] = {}
+
+    def trace(self) -> Trace:
+        """Return the trace read so far.
+
+        Raises:
+            InvalidTrace: there is no header yet.
+        """
+        if self.header is None:
+            raise InvalidTrace("the trace is empty; its first line should be a header")
+        steps, pool = tuple(self.steps), tuple(self.pool)
+        return Trace(self.header, steps, pool, self.end)
+
+    def feed(self, text: str) -> None:
+        """Read one line.
+
+        Raises:
+            InvalidTrace: the line violates the format; the message has its number.
+        """
+        self.line_number += 1
+        line = self._object(text)
+        kind = line.get("type")
+        if kind != "header" and self.header is None:
+            raise self._bad(f"a {short_repr(kind)} line", "a header, and first")
+        if kind == "header":
+            header = self._header(line)
+            if self.header is not None and (differs := difference(self.header, header)):
+                raise self._bad(f"another header ({differs})", "more of the same run")
+            self.header, self.end = header, None
+        elif kind == "step":
+            step = self._step(line)
+            self._last[step.chain] = step
+            self.steps.append(step)
+            self.end = None
+        elif kind == "sample":
+            self.pool.append(self._sample(line))
+            self.end = None
+        elif kind == "end":
+            self.end = (str(line.get("reason", "")), str(line.get("message", "")))
+        else:
+            raise self._bad(f"type {short_repr(kind)}", "header, step, sample or end")
+
+    def _object(self, text: str) -> Line:
+        try:
+            line = from_json(text)
+        except json.JSONDecodeError:
+            raise self._bad("something that is not JSON", "a JSON object") from None
+        except ValueError as error:
+            raise self._bad(f"something that is not JSON ({error})", "a JSON object") from None
+        if not isinstance(line, dict):
+            raise self._bad(type(line).__name__, "a JSON object")
+        return line
+
+    def _header(self, line: Line) -> TraceHeader:
+        version = line.get("version")
+        if not is_whole(version, *READABLE):
+            raise self._bad(f"version {short_repr(version)}", f"version {READABLE[0]} or {VERSION}")
+        try:
+            return read_header(TraceHeader, line)
+        except ValueError as error:
+            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
+
+    def _sample(self, line: Line) -> ScoredResponse:
+        n = self._get(line, "n", int)
+        if n != len(self.pool):
+            raise self._bad(f"sample {n}", f"sample {len(self.pool)}")
+        tokens = self._each(line, "tokens", COUNT)
+        if not tokens:
+            raise self._bad("no tokens", "one at least")
+        text, finished = self._get(line, "text", str), self._get(line, "finished", bool)
+        log_probs = self._log_probs(line, len(tokens))
+        return self._scored(line, Response(tokens, text, finished, log_probs=log_probs))
+
+    def _log_probs(self, line: Line, n: int) -> tuple[float, ...]:
+        """Return the log-probabilities of the line's tokens; empty if it has none."""
+        log_probs = self._each(line, "log_probs", float) if "log_probs" in line else ()
+        if log_probs and not (len(log_probs) == n and max(log_probs) <= 0):
+            raise self._bad(
+                f"log_probs {short_repr(log_probs)} for {n} tokens", "one <= 0 a token, or none"
+            )
+        return log_probs
+
+    def _scored(self, line: Line, response: Response) -> ScoredResponse:
+        costs = self._each(line, "cost", COUNT)
+        if len(costs) not in (2, 3):
+            raise self._bad(f"{len(costs)} costs", "2 or 3")
+        return ScoredResponse(response, float(self._get(line, "reward", float)), Cost(*costs))
+
+    def _step(self, line: Line) -> Step:
+        chain, t, index = (self._get(line, name, int) for name in ("chain", "t", "index"))
+        last = self._last.get(chain)
+        expected_t = 0 if last is None else last.t + 1
+        if t != expected_t or chain < 0:
+            raise self._bad(f"step t = {t} of chain {chain}", f"t = {expected_t}")
+        kept = Response((), "", False) if last is None else last.state.response
+        if not 0 <= index <= max(0, len(kept) - 1):
+            raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
+        refused = self._get(line, "refused", str) if "refused" in line and last else ""
+        new, pieces, again = self._rewrite(line, len(kept) - index, may_be_empty=bool(refused))
+        if last and refused:
+            cost = Cost(*self._each(line, "cost", COUNT)[:3])
+            proposal = ScoredResponse(kept, last.state.reward, cost)
+        else:
+            proposal = self._proposal(line, kept, index, new, pieces, again)
+        log_alpha, log_u, accepted = self._verdict(line)
+        correction = -math.inf if refused else None
+        if "log_correction" in line:
+            correction = float(self._get(line, "log_correction", float))
+        return Step(
+            chain=chain,
+            t=t,
+            index=index,
+            current=last.state if last else proposal,
+            proposal=proposal,
+            log_alpha=log_alpha,
+            log_u=log_u,
+            accepted=accepted,
+            cost=proposal.cost,
+            kept_again=again,
+            log_correction=correction,
+            refused=NoProposal(refused, index, new, pieces) if refused else None,
+            move=self._get(line, "move", str) if "move" in line else "",
+        )
+
+    def _rewrite(
+        self, line: Line, rest: int, *, may_be_empty: bool
+    ) -> tuple[tuple[int, ...], tuple[str, ...], int]:
+        """Return a step's new ids, their pieces, and how many of the `rest` last ids are kept."""
+        new = self._each(line, "tokens", COUNT)
+        again = self._get(line, "kept_again", COUNT) if "kept_again" in line else 0
+        if again > rest:
+            raise self._bad(f"kept_again {again}", f"0 to {rest}")
+        if not (new or may_be_empty):
+            raise self._bad("no new tokens", "one at least")
+        pieces = self._each(line, "pieces", str)
+        if pieces and len(pieces) != len(new):
+            raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "one piece per token")
+        return new, pieces, again
+
+    def _proposal(
+        self,
+        line: Line,
+        kept: Response,
+        index: int,
+        new: tuple[int, ...],
+        pieces: tuple[str, ...],
+        again: int,
+    ) -> ScoredResponse:
+        """Return a step's proposal: `kept` up to `index`, `new`, and the last `again` of `kept`."""
+        finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
+        all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
+        text = self._get(line, "text", str) if "text" in line else _join(all_pieces, finished)
+        log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
+        tokens = kept.tokens[:index] + new + kept.tokens[tail]
+        return self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
+
+    def _verdict(self, line: Line) -> tuple[float, float, bool]:
+        """Return log alpha, log u and whether the proposal was accepted; `null` is -infinity."""
+        log_alpha, log_u = (
+            -math.inf if line.get(name) is None else float(self._get(line, name, float))
+            for name in ("log_alpha", "log_u")
+        )
+        accepted: bool = self._get(line, "accepted", bool)
+        if log_alpha > 0 or accepted != (log_u < log_alpha):
+            raise self._bad(
+                f"accepted = {accepted} with log alpha {log_alpha:.4g} and log u {log_u:.4g}",
+                "the verdict of u < alpha",
+            )
+        return log_alpha, log_u, accepted
+
+    def _get(self, line: Line, name: str, kind: Any) -> Any:
+        try:
+            return read_field(line, name, kind)
+        except ValueError as error:
+            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
+
+    def _each(self, line: Line, name: str, kind: Any) -> tuple[Any, ...]:
+        """Return a list of values of one kind; the first of another kind is an error."""
+        values = self._get(line, name, list)
+        for value in filterfalse(KINDS[kind][1], values):
+            self._get({name: value}, name, kind)
+        return tuple(values)
+
+    def _bad(self, received: str, expected: str) -> InvalidTrace:
+        return InvalidTrace(
+            f"line {self.line_number} of the trace has {received}; {expected} was expected"
+        )
+
+
+H = TypeVar("H", bound=Header)
+
+
+def read_header(cls: type[H], line: Line) -> H:
+    """Return a header from its parsed JSON; missing fields get their defaults.
+
+    Raises:
+        ValueError: a field has the wrong type.
+    """
+    values: dict[str, Any] = {"extractor": None}  # open-ended unless the line has an extractor
+    line = rename_settings(line)
+    for name, kind in _kinds(cls).items():  # type: ignore[arg-type]
+        if (
+            name == "beta" and line.get(name, 0) is None
+        ):  # unknown, as in a trace put together from steps
+            values[name] = math.nan
+        elif name in line:
+            value = read_field(line, name, kind)
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**values)
+
+
+_kinds = cache(get_type_hints)
+
+
+def _join(pieces: tuple[str, ...], finished: bool) -> str:
+    return "".join(pieces[:-1] if finished else pieces)
