@@ -35,8 +35,8 @@ SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_di
 async def draw_again(shipped: Results, n_problems: int, budget: int, folder: Path) -> Results:
     """Evaluate the first problems of a results file again, into a folder."""
     header = shipped.header
-    lm = load_language_model(header.lm, sampling=header.sampling, rows=128)
-    rm = load_reward_model(header.rm)
+    lm = load_language_model(header.run.lm, sampling=header.run.sampling, rows=128)
+    rm = load_reward_model(header.run.rm)
     for name, model, expected in (
         ("language", lm, header.lm_revision),
         ("reward", rm, header.rm_revision),
@@ -86,7 +86,7 @@ def main() -> None:
 
     whole = unpack(options.results)
     shipped = replace(whole, records=whole.records[: options.problems])
-    budget = min(options.budget, whole.header.pool)
+    budget = min(options.budget, whole.header.run.pool)
     with tempfile.TemporaryDirectory() as folder:
         redrawn = asyncio.run(draw_again(whole, len(shipped.records), budget, Path(folder)))
 

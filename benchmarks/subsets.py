@@ -29,7 +29,7 @@ def shuffled(results: Results, record: Record, seed: int) -> Pool:
     return Pool(
         answer,
         record.pool_reward.astype(np.float64)[order],
-        record.pool_tilt(results.header.sharpness)[order],
+        record.pool_tilt(results.header.run.sharpness)[order],
         record.is_right(answer),
         results.utility(record),
     )
@@ -49,7 +49,7 @@ def noise_of(results: Results) -> list[tuple[float, str, int]]:
 
 
 def _shares(results: Results, seed: int, n: int, name: str) -> Array:
-    beta = (results.header.beta,)
+    beta = (results.header.run.beta,)
     pools = (shuffled(results, record, seed) for record in results.records)
     return np.array([votes(pool, n, RULES[name], beta)[0][0] for pool in pools])
 
@@ -60,7 +60,12 @@ def main() -> None:
     for path in sorted(ASSETS.glob("results/**/*.zip"), key=lambda path: path.stat().st_size):
         results = unpack(path)
         first = results.records[0].pool_reward
-        key = (first.tobytes(), len(results.records), results.header.beta, results.header.sharpness)
+        key = (
+            first.tobytes(),
+            len(results.records),
+            results.header.run.beta,
+            results.header.run.sharpness,
+        )
         if key in seen or len(first) < 8:
             continue
         seen.add(key)

@@ -274,6 +274,11 @@ class Run(Sampling):
         """True if there is a reward; without a reward, beta has no effect."""
         return self.rm != NO_REWARD
 
+    @property
+    def open_ended(self) -> bool:
+        """True if the prompt is open-ended: minimum Bayes risk with ROUGE-1 replaces voting."""
+        return self.extractor is None
+
     @classmethod
     @cache
     def settings(cls) -> "Mapping[str, Field[Any]]":

@@ -49,7 +49,7 @@ def command_line(folder: Path, name: str, value: str) -> dict[str, object]:
             call("run", "--prompt", "x", option, wrong, "--steps", "1") for wrong in ("10", "few")
         ],
         "set": json.loads((out / "set.json").read_text("utf-8")),
-        "trace": getattr(read_trace(out / "00000.jsonl").header, name),
+        "trace": getattr(read_trace(out / "00000.jsonl").header.run, name),
     }
 
 
@@ -77,7 +77,7 @@ def page(name: str, value: str) -> dict[str, object]:
         "sent": {at: len(widgets & set(event["inputs"])) for at, event in clicks.items()},
         "scripts": clicks["watch-run"]["js"],
         "api": demo.get_api_info()["named_endpoints"],
-        "called": getattr(parse_trace(json.loads(text)[0]).header, name),
+        "called": getattr(parse_trace(json.loads(text)[0]).header.run, name),
         "link": [getattr(run, name), notice, run.query()],
     }
 

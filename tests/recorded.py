@@ -17,7 +17,6 @@ import reprlib
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -125,7 +124,7 @@ def _read(text: str) -> tuple[Line, dict[Stream, list[Line]]]:
     first, *lines = text.splitlines()
     for line in map(json.loads, lines):
         streams[_stream(line)].append(line)
-    return asdict(parse_trace(f"{first}\n").header), streams  # of any version that can be read
+    return parse_trace(f"{first}\n").header.values(), streams  # of any version that can be read
 
 
 def _stream(line: Line) -> Stream:

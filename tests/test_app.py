@@ -66,7 +66,7 @@ def test_a_chain_from_a_program_is_the_one_that_the_core_draws(client):
     text = client.predict(PROMPT, reference="18", steps=12, chains=2, seed=3, api_name="/run_chain")
     trace = parse_trace(text)
     assert len(trace.steps) == 26
-    assert trace.header.reference == "18"
+    assert trace.header.run.reference == "18"
     expected = collect(run_chain(ToyLM(), ToyRM(), PROMPT, beta=1.0, steps=12, seed=3, chain=1))
     assert list(trace.chains[1]) == expected
 
@@ -178,7 +178,11 @@ def test_a_short_list_of_settings_has_the_defaults_of_the_rest(toy_app):
     code, text = post(toy_app, "run_chain", {"data": [PROMPT, "18"]})
     assert code == "complete"
     header = parse_trace(text).header
-    assert (header.reference, header.steps, header.seed) == ("18", Run().steps, Run().seed)
+    assert (header.run.reference, header.run.steps, header.run.seed) == (
+        "18",
+        Run().steps,
+        Run().seed,
+    )
 
 
 def test_a_body_without_end_is_not_kept(toy_app):
@@ -425,8 +429,8 @@ def test_the_recorded_run_is_one_of_the_shipped_models_and_travels_in_20_kb():
     text, run = recorded_run()
     trace = parse_trace(text)
     assert len(gzip.compress(text.encode())) <= 20_000
-    assert trace.header.lm in Offer(names=()).models["lm"]
-    assert trace.header.rm in Offer(names=()).models["rm"]
+    assert trace.header.run.lm in Offer(names=()).models["lm"]
+    assert trace.header.run.rm in Offer(names=()).models["rm"]
     assert run == trace.header.run
     assert len(trace.rewards) >= 32
     changed = [step for step in trace.steps[1:] if step.changed]

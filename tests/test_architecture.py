@@ -21,13 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # the floors, from the ground up: a module may import from its own room and from lower floors
 FLOORS = {
     "qalign_core": (
-        {"errors", "assets", "context"},
-        {"validation"},
+        {"errors", "assets", "context", "types"},
+        {"validation", "protocols"},
         {"move_spec", "target", "messages"},
-        {"run"},
-        {"types"},
-        {"protocols"},
         {"chain"},
+        {"run"},
         {"decide"},
         {"models"},
         {"rewards"},

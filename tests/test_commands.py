@@ -251,7 +251,7 @@ def test_compare_prints_the_decisions_as_json(open_ended, tmp_path, capsys):
         assert (row["answer"], row["right"]) == (outcome.decision.answer, outcome.correct)
         assert row["votes"] == dict(outcome.decision.shares)
         assert (row["samples"], row["spent"]) == (outcome.n, outcome.spent)
-        assert row["reference"] == comparison.header.reference
+        assert row["reference"] == comparison.header.run.reference
 
 
 @pytest.mark.parametrize("make", ADDED, ids=lambda make: make.__name__)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
+from traces import with_run
 
 from components.compare.view import view
 from qalign_core import collect
@@ -61,7 +62,7 @@ def with_trace(comparison: Comparison, **changes) -> Comparison:
 
 
 def open_ended(comparison: Comparison) -> Comparison:
-    header = replace(comparison.header, extractor=None, reference=None)
+    header = with_run(comparison.header, extractor=None, reference=None)
     return with_trace(comparison, header=header)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from traces import with_run
 
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Selection, link_of, reward_note
@@ -89,7 +90,7 @@ def test_vote_bars_sum_to_the_whole_equal_ones_look_equal_and_the_right_one_is_n
                 if bar["right"] is None:
                     assert len(bar["name"]) <= 10  # the column holds it whole
                 else:
-                    assert bar["right"] == (bar["name"] == comparison.header.reference)
+                    assert bar["right"] == (bar["name"] == comparison.header.run.reference)
 
 
 def test_the_rule_has_this_runs_numbers() -> None:
@@ -144,11 +145,11 @@ def test_the_conclusion_names_every_method_once_beside_what_it_chose() -> None:
 
 def test_a_conclusion_without_a_known_answer_judges_nothing() -> None:
     comparison = recorded_comparison()
-    header = replace(comparison.header, reference=None)
+    header = with_run(comparison.header, reference=None)
     unknown = changed(comparison, header=header)
     sentence = conclusion(unknown, outcomes(unknown, full_cut(unknown)))
     assert "which is" not in sentence
-    opened = changed(comparison, header=replace(header, extractor=None))
+    opened = changed(comparison, header=with_run(header, extractor=None))
     sentence = conclusion(opened, outcomes(opened, full_cut(opened)))
     assert "a text of reward" in sentence
     assert "weighted MBR" in sentence
@@ -172,7 +173,7 @@ def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> No
 
 def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     comparison = recorded_comparison()
-    kind = kind_of(comparison.header.prompt)
+    kind = kind_of(comparison.header.run.prompt)
     summary = summarise(FOLDER / f"{kind}.zip")
     last = list(paired(summary.points, "qalign", "wmv"))[-1]
     sentence = ranking(comparison)
@@ -181,8 +182,8 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     assert gap(last) in sentence
     assert standing(last) in sentence
     for header in (
-        replace(comparison.header, prompt="Tell me of shells."),
-        replace(comparison.header, rm="another"),
+        with_run(comparison.header, prompt="Tell me of shells."),
+        with_run(comparison.header, rm="another"),
     ):
         sentence = ranking(changed(comparison, header=header))
         assert sentence == "One problem cannot rank the methods; whole sets of problems can."
@@ -190,8 +191,8 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
 
 def test_compare_goes_on_with_the_chain_and_the_samples_of_watch() -> None:
     compared, watched = recorded_comparison().trace, load_trace(WATCHED)
-    assert compared.header.prompt == watched.header.prompt
-    assert compared.header.reference == watched.header.reference
+    assert compared.header.run.prompt == watched.header.run.prompt
+    assert compared.header.run.reference == watched.header.run.reference
     steps = watched.chains[0]
     assert compared.chains[0][: len(steps)] == steps
     assert compared.pool[: len(watched.pool)] == watched.pool
@@ -228,7 +229,7 @@ def test_hostile_text_stays_text_in_the_view() -> None:
 
 def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
     comparison = recorded_comparison()
-    header = replace(comparison.header, extractor=None, reference=None)
+    header = with_run(comparison.header, extractor=None, reference=None)
     data = view_data(changed(comparison, header=header), every_rung=False)
     cards = data["ladders"]["flops"][-1]["cards"]
     assert [card["name"] for card in cards] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
@@ -238,11 +239,11 @@ def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
 
 def test_the_rewards_are_told_in_the_words_of_the_prompt_and_of_the_model() -> None:
     comparison = recorded_comparison()
-    opened = replace(comparison.header, extractor=None, reference=None)
+    opened = with_run(comparison.header, extractor=None, reference=None)
     for header, sentence, learned in (
         (comparison.header, "QAlign and weighted vote aim", "from problems with known answers"),
         (opened, "QAlign and weighted MBR aim", "how many constraints of a writing task are met"),
-        (replace(opened, rm="length:30"), "QAlign and weighted MBR aim", ""),
+        (with_run(opened, rm="length:30"), "QAlign and weighted MBR aim", ""),
     ):
         note = reward_note(changed(comparison, header=header))
         assert sentence in note
@@ -299,7 +300,7 @@ def test_the_curve_figure_has_every_method_and_its_band() -> None:
 def test_a_link_draws_the_recorded_comparison_again() -> None:
     header = recorded_comparison().header
     query = link_of(header.run, "samples")
-    assert f"steps={header.steps}" in query or header.steps == 64
+    assert f"steps={header.run.steps}" in query or header.run.steps == 64
     assert query.endswith("budget=samples")
 
 

@@ -26,7 +26,7 @@ async def test_leaving_the_first_pass_starts_no_playback(visit, toy_app, button)
 
 
 async def test_the_first_pass_draws_its_own_run_live_and_another_beta_another_one(visit, toy_app):
-    recorded = load_trace(WATCH).header
+    recorded = load_trace(WATCH).header.run
     page = await visit(toy_app, first=True)
     await page.click(".learn-live")
     await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 1")

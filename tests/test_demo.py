@@ -82,12 +82,12 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
 
     # every step's alpha and verdict against arithmetic of the test's own
     trace = parse_trace(await page.evaluate(f"{PLAYER}.text"))
-    assert (trace.header.lm, trace.header.rm) == ("embedded", "embedded")
+    assert (trace.header.run.lm, trace.header.run.rm) == ("embedded", "embedded")
     assert len(trace.steps) > 32
     for before, step in itertools.pairwise(trace.steps):
         old, new = before.state, step.proposal
         assert new.response.tokens[: step.index] == old.response.tokens[: step.index]
-        ratio = math.exp((new.reward - old.reward) / trace.header.beta)
+        ratio = math.exp((new.reward - old.reward) / trace.header.run.beta)
         ratio *= len(old.response) / len(new.response)
         assert math.exp(step.log_alpha) == pytest.approx(min(1.0, ratio), rel=1e-9)
         assert step.accepted == (math.exp(step.log_u) < ratio)

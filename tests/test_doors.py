@@ -271,15 +271,17 @@ def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, cap
     (first,) = out.rglob("00000.jsonl") if out.is_dir() else (out,)
     header = read_trace(first).header
     assert (
-        header.max_new_tokens
+        header.run.max_new_tokens
         == printed(command, "max-new-tokens", capsys)
         == DEFAULT_SAMPLING.max_new_tokens
     )
     budget = {"evaluate": "budget", "train-rm": "samples"}.get(command, "pool")
-    assert header.pool == printed(command, budget, capsys)
+    assert header.run.pool == printed(command, budget, capsys)
     if command == "train-rm":
         assert (
-            header.steps == printed(command, "steps", capsys) == COMMAND_DEFAULTS[command]["steps"]
+            header.run.steps
+            == printed(command, "steps", capsys)
+            == COMMAND_DEFAULTS[command]["steps"]
         )
 
 
@@ -336,7 +338,7 @@ def test_a_model_without_an_entry_has_the_limit_that_the_help_prints(tmp_path, c
                  "--out", str(out), "--quiet"]) == 0  # fmt: skip
     capsys.readouterr()
     unload(folder)
-    assert read_trace(out).header.max_new_tokens == printed("run", "max-new-tokens", capsys)
+    assert read_trace(out).header.run.max_new_tokens == printed("run", "max-new-tokens", capsys)
 
 
 def test_a_plan_counts_with_the_defaults_that_the_help_prints(capsys):
@@ -360,7 +362,7 @@ def test_python_pages_and_endpoints_have_the_same_defaults(form, toy_app):
     api = httpx.get(f"{toy_app}gradio_api/info", timeout=60).json()
     parameters = api["named_endpoints"]["/run_chain"]["parameters"]
     defaults = {each["parameter_name"]: each["parameter_default"] for each in parameters}
-    assert defaults["pool"] == header.pool == Run().pool
+    assert defaults["pool"] == header.run.pool == Run().pool
     assert defaults["max_new_tokens"] == Run().max_new_tokens
 
 

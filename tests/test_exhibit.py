@@ -32,7 +32,7 @@ def needed(stop) -> list[str]:
         return ["reward hack" if dict(at.lab)["opened"] == "A wrong reward" else "β"]
     trace = run_of(at.run)
     step = trace.chains[0][at.step]
-    seen = [trace.header.prompt]
+    seen = [trace.header.run.prompt]
     if selector in ("text", "chance", "verdict", "whatif"):
         seen += [step.current.response.text, str(len(step.current.response))]
         seen += [step.proposal.response.text] if at.phase and at.step else []

@@ -210,8 +210,8 @@ def test_every_file_is_a_trace_and_the_answers_are_those_of_its_states(whole):
     assert [answer.id for answer in answers] == [problem.id for problem in PROBLEMS]
     for place, (problem, answer) in enumerate(zip(PROBLEMS, answers, strict=True)):
         trace = load_trace(whole / f"{place:05}.jsonl")
-        assert (trace.header.prompt, trace.header.seed) == (problem.prompt, 11 + place)
-        assert (trace.header.reference, trace.header.extractor) == (
+        assert (trace.header.run.prompt, trace.header.run.seed) == (problem.prompt, 11 + place)
+        assert (trace.header.run.reference, trace.header.run.extractor) == (
             problem.answer,
             problem.extractor,
         )

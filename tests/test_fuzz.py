@@ -100,7 +100,7 @@ def lines() -> tuple[str, ...]:
     """A small trace."""
     lm, rm = letters(), TableReward()
     steps = collect(run_chains(lm, rm, "x", n_chains=2, beta=0.7, steps=3, seed=3))
-    header = TraceHeader(prompt="x", beta=0.7, seed=3, steps=3, chains=2)
+    header = TraceHeader(Run(prompt="x", beta=0.7, seed=3, steps=3, chains=2))
     return tuple(trace_lines(Trace.collect(steps, header)))
 
 

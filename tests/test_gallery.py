@@ -27,7 +27,7 @@ from qalign_study.sets.problem_sets import load_problems
 API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()
 EMBEDDED = [
-    name for name, entry in ENTRIES.items() if load_trace(entry.path).header.lm == "embedded"
+    name for name, entry in ENTRIES.items() if load_trace(entry.path).header.run.lm == "embedded"
 ]
 WHOLE = "hacked"
 """The entry that is drawn again from its first step to its last."""
@@ -46,8 +46,8 @@ def test_an_entry_says_what_there_is_to_see_and_is_small(name):
     assert 0 < len(entry.title) <= 60
     assert entry.summary.endswith(".")
     assert entry.page in ("watch", "compare")
-    assert f"β = {trace.header.beta:g}, " in entry.facts
-    assert f", {trace.header.steps} steps" in entry.facts
+    assert f"β = {trace.header.run.beta:g}, " in entry.facts
+    assert f", {trace.header.run.steps} steps" in entry.facts
 
 
 def test_every_trace_in_the_folder_is_an_entry():
@@ -57,7 +57,7 @@ def test_every_trace_in_the_folder_is_an_entry():
 
 def test_the_run_that_everybody_sees_first_has_converged_and_beats_both_rules_over_its_samples():
     trace = load_trace(ENTRIES["watch"].path)
-    right, read = trace.header.reference, get_extractor("number")
+    right, read = trace.header.run.reference, get_extractor("number")
     rewards = [[step.state.reward for step in trace.chains[0]]]
     halves, worth = agreement(rewards), ess(rewards)
     assert halves.is_mixed
@@ -83,11 +83,11 @@ def test_the_run_that_everybody_sees_first_has_converged_and_beats_both_rules_ov
 
 def test_the_first_run_is_one_that_its_search_finds_by_default():
     usual, header = first_run.options([]), load_trace(ENTRIES["watch"].path).header
-    assert (header.beta, header.steps) == (usual.beta, usual.steps)
-    assert header.pool >= usual.samples
-    assert 0 <= header.seed < usual.seeds
+    assert (header.run.beta, header.run.steps) == (usual.beta, usual.steps)
+    assert header.run.pool >= usual.samples
+    assert 0 <= header.run.seed < usual.seeds
     problems = {p.id: p for p in load_problems("in_distribution")}
-    assert problems[usual.problem].prompt == header.prompt
+    assert problems[usual.problem].prompt == header.run.prompt
     assert f"{usual.seeds:,} seeds of one problem" in (ROOT / "docs/gallery.md").read_text("utf-8")
 
 
@@ -109,7 +109,7 @@ def test_on_one_entry_the_chain_is_right_and_no_sample_beside_it():
 @pytest.mark.recorded
 def test_on_one_entry_four_wrong_amounts_are_corrected_one_by_one_and_two_inside_the_text():
     trace, read = load_trace(ENTRIES["repair"].path), get_extractor("amounts")
-    right = trace.header.reference
+    right = trace.header.run.reference
     assert right not in [read(sample.response.text) for sample in trace.pool]
     assert len(trace.pool) == 64
 
@@ -206,7 +206,7 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
         await page.wait_for_function(f"{API}.text.length === {len(entry.path.read_text('utf-8'))}")
         await titled(page, entry)
         note = entry.summary
-        if load_trace(entry.path).header.lm != "embedded":
+        if load_trace(entry.path).header.run.lm != "embedded":
             load = "SmolLM2 135M Instruct (0.5 GB, about 20 s)"
             note += f" “Run it live” draws this run again: it loads {load} first."
         await page.wait_for_function(
@@ -230,19 +230,19 @@ async def test_run_it_live_draws_the_run_that_is_shown(visit, toy_app, address, 
         await page.locator(f"[data-name='{name}']").click()
     seed = "#watch-seed :is(input, textarea)"
     await page.wait_for_function(
-        f"(seed) => document.querySelector('{seed}').value === seed", arg=str(header.seed)
+        f"(seed) => document.querySelector('{seed}').value === seed", arg=str(header.run.seed)
     )
     assert not await page.locator("#watch-stale.q-on").count()  # nothing has been changed
-    assert await page.input_value("#watch-prompt textarea") == header.prompt
+    assert await page.input_value("#watch-prompt textarea") == header.run.prompt
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.position.source === 'live'")
     live = await page.evaluate(f"{API}.trace.header")
-    assert [live[each] for each in ("prompt", "beta", "seed", "steps", "chains")] == [
-        header.prompt, header.beta, header.seed, header.steps, header.chains]  # fmt: skip
+    names = ("prompt", "beta", "seed", "steps", "chains")
+    assert [live[name] for name in names] == [getattr(header.run, name) for name in names]
     await page.wait_for_function("location.search.includes('seed=')")
     query = dict(parse_qsl(urlsplit(page.url).query))
     models = query.get("lm", "embedded"), query.get("rm", "embedded")
-    assert models == (header.lm, header.rm)
+    assert models == (header.run.lm, header.run.rm)
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from toys import ToyLM, ToyRM
+from traces import with_run
 
 from qalign_core.decide.answers.graders import (
     BUILT_IN,
@@ -159,7 +160,7 @@ def test_a_right_answer_may_be_any_of_a_list():
         assert problem.solved_by(text)
     assert not problem.solved_by("York")
     assert parse_problems([problem_line(problem)]) == [problem]
-    header = TraceHeader(prompt="p", reference=problem.answer, extractor="text")
+    header = TraceHeader(Run(prompt="p", reference=problem.answer, extractor="text"))
     assert Comparison(parse_trace(header_line(header))).is_right("nyc")
     for interval in ("[-2, 7]", "[1]", '["', '["a", 1]'):
         assert references(interval) == (interval,), "no list of texts is one answer"
@@ -222,8 +223,8 @@ def test_no_link_request_or_trace_runs_a_file(own):
         Run.read({"prompt": "p", "extractor": name}).check(Limits())
     with pytest.raises(InvalidSetting, match="which pages, links and requests do not run"):
         get_grader(name)
-    trace = parse_trace(header_line(TraceHeader(prompt="p", extractor=name)))
-    assert extractor_of_trace(trace.header.extractor) is None
+    trace = parse_trace(header_line(TraceHeader(Run(prompt="p", extractor=name))))
+    assert extractor_of_trace(trace.header.run.extractor) is None
     assert "iframe" in show(trace).markup, "it plays, without answers"
     assert not LOADED
     load_grader(name)
@@ -247,7 +248,7 @@ def test_a_folder_keeps_its_grader_and_its_traces_name_it(own, tmp_path):
     problems = load_problems(written_set(own.parent), code=True)
     draw_results(tmp_path / "out", problems)
     name = problems[0].extractor
-    assert load_trace(tmp_path / "out" / "00000.jsonl").header.extractor == name
+    assert load_trace(tmp_path / "out" / "00000.jsonl").header.run.extractor == name
     LOADED.clear()
     _, again = read_set(tmp_path / "out", code=True)
     assert again[1].solved_by("IX")
@@ -321,7 +322,7 @@ def test_evaluate_and_run_take_a_grader(own, tmp_path, capsys):
     assert main(["evaluate", *task, *few]) == 0
     capsys.readouterr()
     assert main(["evaluate", *task, *few]) == 0, "it goes on"
-    assert load_trace(tmp_path / "out" / "00000.jsonl").header.extractor == f"{own}:other"
+    assert load_trace(tmp_path / "out" / "00000.jsonl").header.run.extractor == f"{own}:other"
     assert main(["report", out]) == 0
     short = ["--task", "in_distribution", "--steps", "1", "--quiet"]
     assert main(["run", *short, "--extractor", f"{own}:other"]) == 0
@@ -362,18 +363,18 @@ def test_a_trace_keeps_the_verdict_of_its_grader_where_comparing_texts_would_not
         assert (right or False) == grader.is_right(answer, reference), answer
     trace = load_trace(tmp_path / "out" / "00001.jsonl")
     assert [*trace_lines(trace, grader.extract)] == [line + "\n" for line in lines]
-    plain = TraceHeader(prompt="p", reference="0.5", extractor="boxed")
+    plain = TraceHeader(Run(prompt="p", reference="0.5", extractor="boxed"))
     read = answer_reader(plain, get_grader("boxed").extract)
     assert read("It is \\boxed{\\frac12}.") == {"answer": "0.5"}
     assert read("It is \\boxed{x}.") == {"answer": "x"}
-    same = replace(plain, reference="\\sin 2x")
+    same = with_run(plain, reference="\\sin 2x")
     assert read_answer(same, "\\boxed{2\\sin x\\cos x}")["right"] is True
-    assert read_answer(replace(plain, reference='["1/2", "7"]'), "\\boxed{0.5}")["right"] is True
-    assert "right" not in read_answer(replace(plain, reference=None), "\\boxed{0.5}")
+    assert read_answer(with_run(plain, reference='["1/2", "7"]'), "\\boxed{0.5}")["right"] is True
+    assert "right" not in read_answer(with_run(plain, reference=None), "\\boxed{0.5}")
 
 
 def read_answer(header, text):
-    return answer_reader(header, get_grader(header.extractor).extract)(text)
+    return answer_reader(header, get_grader(header.run.extractor).extract)(text)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +385,7 @@ def test_the_browser_gets_the_right_answer_in_the_form_of_the_answers_that_it_re
     reference, sent
 ):
     assert canonical_references(reference) == sent
-    header = TraceHeader(prompt="p", reference=reference)
+    header = TraceHeader(Run(prompt="p", reference=reference))
     assert json.loads(engine_header(header))["reference"] == sent
-    assert json.loads(engine_header(replace(header, reference=None)))["reference"] is None
+    assert json.loads(engine_header(with_run(header, reference=None)))["reference"] is None
     assert canonical_references('["1,000", "1000.0", "7"]') == '["1000", "7"]'

@@ -132,7 +132,7 @@ async def test_the_server_draws_the_same_run_where_the_browser_cannot(
     await page.wait_for_function(f"{STATUS}.textContent.includes('drawn on the server: {why}')")
     assert "Finished" not in await page.inner_text("#watch .q-status")
     trace = await lines_of_page(page)
-    assert trace.header.seed == 701
+    assert trace.header.run.seed == 701
     here = parse_trace(await on_the_server(FEW))  # the same bits on one machine
     assert trace.steps == here.steps
     assert trace.pool == here.pool

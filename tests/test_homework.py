@@ -144,7 +144,7 @@ async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_form
         ("Åsa Öberg", "1", "yes", "yes"), ("Åsa Öberg", "2", "no answer", "yes"),
         ("'=HYPERLINK(\"x\")", "1", "yes", "yes"), ("'=HYPERLINK(\"x\")", "2", "no answer", "yes"),
     ]  # fmt: skip
-    seeds = [parse_trace(each["trace"]).header.seed for each in files.values()]
+    seeds = [parse_trace(each["trace"]).header.run.seed for each in files.values()]
     assert seeds == [seed_of(each["name"]) for each in files.values()]
     assert len(set(seeds)) == 3
     assert len(json.dumps(files["a"])) < 30_000

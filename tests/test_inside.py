@@ -113,11 +113,13 @@ async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
     rewards = []
     for text_data in (reply["old"], reply["new"]):
         text = lm.extend_with_text(tuple(text_data["tokens"]), "", ended=False)
-        rewards.append(await rm.score(header.prompt, text))
-        scores = await lm.score_tokens(lm.encode(header.prompt), text.tokens)
+        rewards.append(await rm.score(header.run.prompt, text))
+        scores = await lm.score_tokens(lm.encode(header.run.prompt), text.tokens)
         assert text_data["reward"] == rewards[-1]
         assert text_data["log_prob"] == pytest.approx(sum(w.log_p for w in scores), abs=1e-9)
-        assert text_data["log_target"] == text_data["log_prob"] + text_data["reward"] / header.beta
+        assert (
+            text_data["log_target"] == text_data["log_prob"] + text_data["reward"] / header.run.beta
+        )
     old, new = reply["old"], reply["new"]
     assert new["tokens"][: 8 + reply["typed"]][:8] == IDS[0][:8]
     assert "".join(new["pieces"]).startswith("".join(old["pieces"][:8]) + " 30 + 7 = 37.")
@@ -125,7 +127,7 @@ async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
     assert reply["gain"] == pytest.approx(new["log_target"] - old["log_target"])
     ratio = length_ratio(new=len(new["tokens"]), old=len(old["tokens"]))
     assert reply["log_alpha"] == log_acceptance(
-        header.target, new=Scores(rewards[1]), old=Scores(rewards[0]), log_correction=ratio
+        header.run.target, new=Scores(rewards[1]), old=Scores(rewards[0]), log_correction=ratio
     )
 
 

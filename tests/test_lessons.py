@@ -343,10 +343,10 @@ def test_what_the_guide_says_of_the_recorded_run_is_what_its_trace_has():
     states = [step.state for step in run.chains[0]]
     rewards = [each.reward for each in states]
     answers = [extract_number(each.response.text) for each in states]
-    first = answers.index(run.header.reference)
+    first = answers.index(run.header.run.reference)
     leads = [Counter(answers[: t + 1]).most_common(2) for t in range(len(answers))]
     behind = [t for t, ((answer, n), *rest) in enumerate(leads)
-              if answer != run.header.reference or n == sum(m for _, m in rest)]  # fmt: skip
+              if answer != run.header.run.reference or n == sum(m for _, m in rest)]  # fmt: skip
     rejected = run.chains[0][first + 1]
     assert not rejected.accepted
     teaching = " ".join(TEACHING.read_text(encoding="utf-8").split())
@@ -355,7 +355,7 @@ def test_what_the_guide_says_of_the_recorded_run_is_what_its_trace_has():
     )
     assert f"It leads the vote from step {max(behind) + 1} on" in teaching
     alone = Counter(extract_number(each.response.text) for each in run.pool)
-    assert max(alone, key=lambda answer: alone[answer]) != run.header.reference
+    assert max(alone, key=lambda answer: alone[answer]) != run.header.run.reference
     worth, agree = ess([rewards]), agreement([rewards])
     guide = " ".join(GUIDE.read_text(encoding="utf-8").split())
     assert agree.is_mixed

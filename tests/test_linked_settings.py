@@ -70,7 +70,7 @@ async def test_a_run_asked_for_before_that_has_the_links_settings_and_later_inpu
     held("continue")
     await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
     header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert (header.seed, header.steps) == (7, 12)
+    assert (header.run.seed, header.run.steps) == (7, 12)
     await page.click("#watch-settings")
     await page.locator("#watch-drawer").get_by_label("Seed").fill("12")
     await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")

@@ -184,7 +184,7 @@ async def test_the_app_starts_with_own_material_and_shows_it(visit, tone):
         page = await visit(f"{address}?lesson=tone&stop=2")
         await page.wait_for_selector(".learn-panel h2 >> text=An editor with a word list")
         await page.wait_for_function(
-            "document.querySelector('.qp').qalign.trace.header.prompt.includes('rainy')"
+            "document.querySelector('.qp').qalign.trace.header.run.prompt.includes('rainy')"
         )
         await page.check("text=The new ending")
         await page.click(".learn-next")

@@ -118,7 +118,7 @@ async def test_a_conversation_is_drawn_recorded_and_played(pair):
     run = Run.read({"prompt": TALK, "steps": 2, "pool": 1, "max_new_tokens": 8})
     lines = [item.line async for item in record(*pair, run)]
     trace = parse_trace("".join(lines))
-    assert messages_of(trace.header.prompt) == TALK
+    assert messages_of(trace.header.run.prompt) == TALK
     assert len(trace.steps) == 3
     assert "<title>And two cats?</title>" in page("".join(lines))
     one = Run.read({"prompt": "And two cats?", "steps": 2, "pool": 1, "max_new_tokens": 8})
@@ -159,4 +159,4 @@ def test_a_template_that_refuses_or_forgets_a_message_is_an_error(pair, template
 async def test_models_of_ones_own_get_the_prompt_as_it_is():
     run = Run.read({"prompt": TALK, "steps": 1, "pool": 0})
     lines = [item.line async for item in record(ToyLM(), ToyRM(), run)]
-    assert parse_trace("".join(lines)).header.prompt == format_prompt(TALK)
+    assert parse_trace("".join(lines)).header.run.prompt == format_prompt(TALK)

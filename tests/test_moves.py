@@ -500,7 +500,7 @@ def draw_steps(run, known=None):
 
 def test_a_trace_of_blocks_comes_back_and_goes_on_bit_for_bit(lines):
     trace = parse_trace("".join(lines))
-    assert trace.header.move == MIX
+    assert trace.header.run.move == MIX
     assert any(s.refused for s in trace.steps)
     assert any(s.kept_again and s.accepted for s in trace.steps)
     again = parse_trace("".join(trace_lines(trace, str)))
@@ -556,7 +556,7 @@ def test_packed_results_keep_corrections_and_what_was_read_again(tmp_path, capsy
         more = ["--move", move, "--states", "12", "--out", str(out), "--pack", str(packed)]
         assert main([*command, *more]) == 0
         results = unpack(packed)
-        assert results.header.move == move
+        assert results.header.run.move == move
         assert move in shlex.split(results.header.command)
         for kept in results.records:
             n = len(kept.chain_reward)

@@ -202,7 +202,7 @@ async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str) -> 
     for k in range(3):  # what is kept of the texts before decides where each is read on
         fresh = HFRewardModel.from_pretrained(ASSETS / "models" / "rm")
         order = rng.sample(range(len(texts)), len(texts)) if k else list(range(len(texts)))
-        scored = {i: await fresh.score(trace.header.prompt, texts[i]) for i in order}
+        scored = {i: await fresh.score(trace.header.run.prompt, texts[i]) for i in order}
         rewards.append([scored[i] for i in range(len(texts))])
     assert rewards[0] == rewards[1] == rewards[2]
 

@@ -75,7 +75,7 @@ def test_run_names_the_move_states_that_it_is_certified_and_continues(move, mine
     verdict = f"the move {move} is certified for texts of 1 to 12 tokens"
     assert verdict in capsys.readouterr().err
     header = read_trace("a.jsonl").header
-    assert (header.move, header.notes) == (move, (verdict,))
+    assert (header.run.move, header.notes) == (move, (verdict,))
     assert header.move_revision == hashlib.sha256(mine.read_bytes()).hexdigest()
     assert command(RUN, steps=4, out="a.jsonl", move=move) in (0, None)
     (steps,) = read_trace("a.jsonl").chains.values()
@@ -118,7 +118,7 @@ def test_evaluate_names_the_move_in_its_results_and_reports(move, mine, capsys):
     printed = capsys.readouterr()
     assert f"the move {move} is certified for texts of 1 to 12 tokens" in printed.err
     for path in ("results", "results.zip"):
-        assert load_results(path).header.move == move
+        assert load_results(path).header.run.move == move
         assert main(["report", path]) in (0, None)
         assert f"moves {move}" in capsys.readouterr().out
 

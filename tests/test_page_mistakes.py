@@ -300,7 +300,9 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player
     await reads(page, "#compare .q-status", "settings are in place")
     steps = "input[aria-label='number input for Steps']"
     assert await page.input_value(f"#compare-steps {steps}") == "1024"
-    assert await page.input_value(f"#watch-steps {steps}") == str(load_trace(WATCH).header.steps)
+    assert await page.input_value(f"#watch-steps {steps}") == str(
+        load_trace(WATCH).header.run.steps
+    )
     assert await page.text_content(".qp-note") == ""
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     await stop_run_and_new_problem(page, "compare")

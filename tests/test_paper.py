@@ -474,7 +474,7 @@ def test_the_runs_of_a_pretrained_model_are_of_official_rows_and_their_commands_
     header = results.header
     lm = "HuggingFaceTB/SmolLM2-135M-Instruct" if "vllm" in path.stem else "smollm2-135m"
     n = 100 if "100" in path.stem else 20
-    assert (len(results.records), results.n_missing, header.lm) == (n, 0, lm)
+    assert (len(results.records), results.n_missing, header.run.lm) == (n, 0, lm)
     assert header.lm_parameters == 134_515_008
     assert re.search(r" sha256:[0-9a-f]{64}$", header.source)
     settings = header.command.partition("--data PATH")[0].replace("qalign evaluate", "")

@@ -17,6 +17,7 @@ from components.watch.page import recorded_run
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.trace import SetHeader
 from qalign_core.registry import entries
+from qalign_core.run import Run
 from qalign_core.validation import (
     HUGE,
     LARGEST,
@@ -145,7 +146,7 @@ def results(n: int = 8) -> Results:
         )
         for id_ in ("p", "q")
     ]
-    header = SetHeader(beta=1.0, chains=1, pool=n, problems=("p", "q"), lm_parameters=1)
+    header = SetHeader(Run(beta=1.0, chains=1, pool=n), problems=("p", "q"), lm_parameters=1)
     return Results(header, tuple(records))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from traces import with_run
 
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import n_at_budget
@@ -18,6 +19,7 @@ from qalign_core.decide.arrays import vote
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.trace import SetHeader
+from qalign_core.run import Run
 from qalign_study.commands import main
 from qalign_study.lessons.files import load_lessons
 from qalign_study.measure.cross_validated_beta import (
@@ -92,7 +94,7 @@ CARD = {
 def full_report() -> Report:
     """The shipped sets with the paper's move; what is said of others is tested set by set."""
     packed = {path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))}
-    return Report({name: each for name, each in packed.items() if each.header.move == "suffix"})
+    return Report({name: each for name, each in packed.items() if each.header.run.move == "suffix"})
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,11 @@ def test_the_page_of_results_says_the_reports_numbers(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
     paired = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
-    groups = [g for g in full_report.groups if (g.header.sharpness, g.header.move) == (1, "suffix")]
+    groups = [
+        g
+        for g in full_report.groups
+        if (g.header.run.sharpness, g.header.run.move) == (1, "suffix")
+    ]
     (average,) = (group.average.points for group in groups if group.average)
     paired |= {(AVERAGE, d.b, d.n): _as_row(d) for d in Compared("", tuple(average)).differences}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
@@ -179,7 +185,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         cells = [_cell(at[name, method, 256]) for method in ("wmv", "any", "qalign")]
         gaps = [[100 * paired[name, b, 256][key] for key in GAP] for b in ("wmv", "any")]
         cells += [f"{value:+.1f} ({low:.1f} to {high:.1f})" for value, low, high in gaps]
-        assert f"| {each.results.header.beta:g} | {' | '.join(cells)} |" in page
+        assert f"| {each.results.header.run.beta:g} | {' | '.join(cells)} |" in page
     methods = ("mv", "bon", "wmv", "qalign")
     cells = [_cell(at["writing", m, 64]) for m in (*methods, "any")]
     assert f"| {' | '.join([_cell(at['writing', 'one', 1]), *cells])} |" in page
@@ -261,7 +267,7 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
 
 def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
     fresh = unpack(RESULTS / "fresh" / "inventory@2.zip")
-    assert (fresh.header.beta, fresh.header.rm_revision) == (0.8, "b3cf714bb912")
+    assert (fresh.header.run.beta, fresh.header.rm_revision) == (0.8, "b3cf714bb912")
     (group,) = Report({"first": unpack(RESULTS / "inventory.zip"), "fresh": fresh}).groups
     texts = {
         path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
@@ -304,7 +310,7 @@ def texts_of(*paths: str) -> dict[str, str]:
 def _table_of_blocks(runs: list[Results], ns: list[int]) -> list[dict[tuple[Curve, int], Point]]:
     """The points of suffix moves, half blocks and a larger share, whose table the docs have."""
     moves = ["suffix", "0.5*suffix+0.5*block(:)", "0.2*suffix+0.8*block(:)"]
-    assert [each.header.move for each in runs] == moves
+    assert [each.header.run.move for each in runs] == moves
     ids = [[r.id for r in each.records] for each in runs]
     assert ids == [ids[0]] * 3
     assert len(ids[0]) == 300
@@ -355,7 +361,7 @@ def test_what_is_said_of_block_moves_on_fresh_inventories_are_the_runs_numbers()
 
 def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> None:
     runs = [unpack(RESULTS / "fresh" / f"inventory@4{x}.zip") for x in ("", "-block")]
-    assert [each.header.move for each in runs] == ["suffix", "0.5*suffix+0.5*block(:)"]
+    assert [each.header.run.move for each in runs] == ["suffix", "0.5*suffix+0.5*block(:)"]
     assert [r.id for r in runs[0].records] == [r.id for r in runs[1].records]
     at = [{p.method: p for p in curves(each, ns=[64])} for each in runs]
     spent = [points["qalign"].spent for points in at]
@@ -395,7 +401,10 @@ def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: s
             shares[key].append(float(record.is_right(won)[0]))
         shares["best"].append(float(record.is_right(answers[rewards.argmax()][None])[0]))
     assert tuple(shares["all"]) == point.each
-    row = [f"{'second' if '@' in name else 'first'} 300, {n} samples", f"`{results.header.move}`"]
+    row = [
+        f"{'second' if '@' in name else 'first'} 300, {n} samples",
+        f"`{results.header.run.move}`",
+    ]
     row.append(f"{100 * point.value:.1f}")
     for key in ("half", "best"):
         other = replace(point, each=tuple(shares[key]), value=float(np.mean(shares[key])))
@@ -411,7 +420,7 @@ def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
     name: str, ns: list[int]
 ) -> None:
     uniform, entropy = (unpack(RESULTS / f"{name}{each}.zip") for each in ("", "-entropy"))
-    assert entropy.header.move == "entropy"
+    assert entropy.header.run.move == "entropy"
     uniform = replace(uniform, records=uniform.records[: len(entropy.records)])
     assert [r.id for r in uniform.records] == [r.id for r in entropy.records]
     at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (uniform, entropy)]
@@ -448,7 +457,7 @@ def test_what_is_said_of_forms_are_the_runs_numbers() -> None:
     cells = {m: _cell(_as_share(suffix[m])) for m in ("mv", "bon", "wmv", "any", "qalign")}
     assert cells["bon"] == cells["wmv"] == cells["any"]
     text = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
-    mix = f"`{packed[1].header.move}`".replace("\n", "\\n")
+    mix = f"`{packed[1].header.run.move}`".replace("\n", "\\n")
     assert (
         f"MV {cells['mv']}, best-of-n, WMV and any of n {cells['any']}, `suffix` "
         f"{cells['qalign']}, {mix} {_cell(_as_share(block['qalign']))}."
@@ -470,7 +479,7 @@ OTHER_SETS = [
 def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(entropy: Path) -> None:
     name = entropy.stem.removesuffix("-entropy")
     suffix = unpack(entropy.with_name(f"{name}.zip"))
-    assert suffix.header.move == "suffix"
+    assert suffix.header.run.move == "suffix"
     (theirs,) = (p for p in curves(suffix, ns=[32]) if p.method == "qalign")
     cells = [_cell(_as_share(theirs))]
     for kind, move in (("block", "0.5*suffix+0.5*block(.)"), ("entropy", "entropy")):
@@ -479,7 +488,7 @@ def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(entropy: Path)
             cells += ["–", "–"]
             continue
         results = unpack(path)
-        assert results.header.move == move
+        assert results.header.run.move == move
         assert [r.id for r in results.records] == [r.id for r in suffix.records]
         (own,) = (p for p in curves(results, ns=[32]) if p.method == "qalign")
         assert abs(own.spent / theirs.spent - 1) < 0.01, "at equal compute"
@@ -600,7 +609,7 @@ ALL = sorted([*RESULTS.glob("*.zip"), *RESULTS.glob("fresh/*.zip")])
 def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
     # the embedded reward model reads on, so it reads what the language model wrote and read again
     results = unpack(path)
-    reads = int(results.header.has_reward)
+    reads = int(results.header.run.has_reward)
     refused = np.finfo(np.float32).min
     for each in results.records:
         first = each.chain_cost[: each.n_chains, 0]
@@ -617,7 +626,7 @@ def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
         ).all()
         assert each.prompt[0] > 0
         assert each.prompt[1] == reads * each.prompt[0]
-    assert results.header.move != "suffix" or not results.records[0].chain_cost[:, 2].any()
+    assert results.header.run.move != "suffix" or not results.records[0].chain_cost[:, 2].any()
 
 
 def record(id_: str, seed: int, n_chains: int = 1) -> Record:
@@ -646,7 +655,7 @@ def record(id_: str, seed: int, n_chains: int = 1) -> Record:
 def results_of(*records: Record) -> Results:
     """Results of a model of one parameter."""
     problems = tuple(record.id for record in records)
-    return Results(SetHeader(pool=8, lm_parameters=1, problems=problems), records)
+    return Results(SetHeader(Run(pool=8), lm_parameters=1, problems=problems), records)
 
 
 def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) -> None:
@@ -787,7 +796,7 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
     stated = results_of(*records)
     # the same problems at a beta at which every state is right
     all_right = [replace(each, chain_answer=np.zeros(8, dtype=int)) for each in records]
-    other = Results(replace(stated.header, beta=2.0), tuple(all_right))
+    other = Results(with_run(stated.header, beta=2.0), tuple(all_right))
     values = {
         (p.method, p.n): p
         for p in cross_validated([curves(stated), curves(other)], [stated, other])
@@ -810,10 +819,10 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
 def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     records = [record(f"p{k}", k) for k in range(20)]
     stated = results_of(*records)
-    other = Results(replace(stated.header, beta=2.0), stated.records)
+    other = Results(with_run(stated.header, beta=2.0), stated.records)
     pool = ("pool_reward", "pool_answer", "pool_cost")
     fewer = (replace(r, **{k: getattr(r, k)[:4] for k in pool}) for r in stated.records[:12])
-    begun = Results(replace(stated.header, beta=4.0), tuple(fewer))
+    begun = Results(with_run(stated.header, beta=4.0), tuple(fewer))
     elsewhere = Results(replace(stated.header, digest="another"), stated.records)
     report = Report({"toy-2": other, "toy": stated, "toy-4": begun, "far": elsewhere})
     (group,) = report.groups
@@ -824,9 +833,9 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     assert own == {"toy"}
     merged = cross_validated([curves(stated), curves(begun)], [stated, begun])
     assert {p.method for p in merged} == {"wmv_own"}, "a chain that has not all problems has no say"
-    weak = Results(replace(stated.header, rm="weak"), stated.records)
-    assert [g.header.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
-        stated.header.rm,
+    weak = Results(with_run(stated.header, rm="weak"), stated.records)
+    assert [g.header.run.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
+        stated.header.run.rm,
         "weak",
     ]
 

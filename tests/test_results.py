@@ -205,7 +205,7 @@ async def test_open_ended_problems_are_decided_by_minimum_bayes_risk_and_checked
     lm, rm = WritingLM(), AnswerRM()
     await run(tmp_path, lm=lm, problems=WRITING)
     results = load_results(pack(load_results(tmp_path), tmp_path / "set.zip"))
-    assert results.header.open_ended
+    assert results.header.run.open_ended
     for place, (problem, record) in enumerate(zip(WRITING, results.records, strict=True)):
         pool = [s async for s in sample_iid(lm, rm, problem.prompt, n=32, seed=5 + place)]
         n = len(record.chain_reward)

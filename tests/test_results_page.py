@@ -31,7 +31,6 @@ from components.results.sheet import (
     whole_html,
 )
 from qalign_core.assets import ASSETS
-from qalign_core.record.trace import SetHeader
 from qalign_core.run import Run
 from qalign_study.measure.curves import Point, paired
 from qalign_study.measure.intervals import Difference
@@ -105,7 +104,7 @@ def interval_text(gap: Difference) -> str:
     return f"{in_points(gap, '+.1f').replace('(', '')[:-1]}, {VERDICTS[gap.verdict]}"
 
 
-SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters=1)
+SETTINGS = Run(lm="toy", rm="toy", pool=64)
 
 
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
@@ -312,7 +311,7 @@ def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does
 
 def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     usual = {p.stem: summarise(p) for p in results_files() if "-" not in p.stem}
-    usual = {name: each for name, each in usual.items() if not each.results.header.open_ended}
+    usual = {name: each for name, each in usual.items() if not each.results.header.run.open_ended}
     poor = {p.stem: summarise(p) for p in results_files() if "-" in p.stem}
     advised = clauses(usual, poor)
     assert len(advised) == 6
@@ -493,9 +492,13 @@ def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: P
     assert len(links) == 200
     for link in links[:3]:
         run = Run.read(dict(parse_qsl(link)))
-        place = run.seed - view.results.header.seed
+        place = run.seed - view.results.header.run.seed
         assert run.prompt == problems[place].prompt
-        assert (run.beta, run.lm, run.rm) == (0.8, view.results.header.lm, view.results.header.rm)
+        assert (run.beta, run.lm, run.rm) == (
+            0.8,
+            view.results.header.run.lm,
+            view.results.header.run.rm,
+        )
         record = view.results.records[place]
         assert run.steps == len(record.chain_reward) - 1
     changed = replace(view.results, header=replace(view.results.header, digest="another"))

@@ -102,7 +102,7 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
     header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert header.rm == "0.6*embedded + 0.4*embedded-weak"
+    assert header.run.rm == "0.6*embedded + 0.4*embedded-weak"
     named = "0.6 × 0.9M reward model + 0.4 × 0.9M weak reward model"
     assert named in await page.inner_text("#watch-player")
     await page.wait_for_function("location.search.includes('rm=')")
@@ -119,7 +119,7 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     await other.click("#watch-run")
     await other.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
     again = parse_trace(await other.evaluate(f"{API}.text"))
-    assert again.header.rm == header.rm
+    assert again.header.run.rm == header.run.rm
 
 
 @pytest.mark.asyncio(loop_scope="session")

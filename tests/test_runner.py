@@ -32,7 +32,11 @@ def test_the_lines_read_back_as_the_run() -> None:
         assert trace.chains[chain] == tuple(s for s in steps if s.chain == chain)
     assert [item.draw for item in recorded if isinstance(item.draw, Step)] == list(trace.steps)
     assert trace.pool == tuple(collect(sample_iid(LM, RM, "x", n=10, seed=5)))
-    assert (trace.header.reference, trace.header.lm, trace.header.rm) == ("a", LM.id, RM.id)
+    assert (trace.header.run.reference, trace.header.run.lm, trace.header.run.rm) == (
+        "a",
+        LM.id,
+        RM.id,
+    )
     assert trace.end == ("finished", "")
 
 
@@ -191,6 +195,6 @@ def test_a_header_says_what_its_models_say_of_themselves() -> None:
     header = make_header(Sized(max_new_tokens=64), ToyRM(), RUN)
     assert (header.lm_parameters, header.rm_parameters) == (1000, 0)
     assert (header.lm_revision, header.notes) == ("abc", ("approximate",))
-    assert header.max_new_tokens == 64
+    assert header.run.max_new_tokens == 64
     assert header.meter == meter_of(Sized(), ToyRM())
     assert header.prompt_tokens == len(Sized().encode("x"))

@@ -94,7 +94,7 @@ async def test_a_run_is_saved_as_a_page_that_plays(page, visit, tmp_path):
     assert again.hosts == {""}
     lines = await again.evaluate(f"{API.replace('#watch-player ', '')}.text")
     assert parse_trace(lines) == parse_trace(text)
-    assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
+    assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.run.prompt
 
 
 async def test_a_page_that_draws_is_offered_only_for_a_run_that_a_browser_draws(page):

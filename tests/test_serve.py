@@ -154,7 +154,7 @@ def test_a_rule_over_samples_draws_a_pool(client, address, method):
     assert len(trace.pool) == details["draws"] == 6
     assert [step.t for step in trace.steps] == [0]
     assert details["rhat"] is None
-    decided = methods()[method].decide(trace.pool, get_extractor("number"), trace.header.target)
+    decided = methods()[method].decide(trace.pool, get_extractor("number"), trace.header.run.target)
     assert decided.answer == details["answer"]
 
 
@@ -166,7 +166,7 @@ def test_a_rule_that_is_added_answers(client, address, make):
         answer = ask(client, name)
         trace, details = trace_of(address, answer), header_fields(answer)
         draws = [s.state for s in trace.steps] if rule.draws == "chain" else trace.pool
-        decision = rule.decide(draws, get_extractor("number"), trace.header.target)
+        decision = rule.decide(draws, get_extractor("number"), trace.header.run.target)
     assert decision.answer == details["answer"]
     assert decision.chosen.response.text == answer.choices[0].message.content
 
@@ -693,11 +693,11 @@ def test_a_conversation_of_several_turns_is_held_at_its_own_temperature(tmp_path
         trace = trace_of(address, answer)
     for each in folders:
         unload(each)
-    turns = messages_of(trace.header.prompt)
+    turns = messages_of(trace.header.run.prompt)
     assert [each["role"] for each in turns] == ["system", "user", "assistant", "user"]
     assert turns[-1]["content"] == "Two?"
     assert "left_out" not in header_fields(answer)  # the control: this model reads all of them
-    assert trace.header.temperature == 0.5
+    assert trace.header.run.temperature == 0.5
     assert limited.usage.completion_tokens == 7  # one for the first draw and for each proposal
     assert header_fields(limited)["answer"] is None
     assert limited.choices[0].message.content is not None  # then the most typical text

@@ -563,7 +563,7 @@ def test_the_command_line_takes_addresses(server, capsys, tmp_path):
     command = ["run", "--lm", server.address, "--rm", f"{server.address}/v1", "--steps", "4"]
     assert main([*command, "--max-new-tokens", "9", "--prompt", PROMPT, "--out", str(out)]) == 0
     trace = parse_trace(out.read_text("utf-8"))
-    assert (trace.header.lm, trace.header.rm) == ("fake", "fake")
+    assert (trace.header.run.lm, trace.header.run.rm) == ("fake", "fake")
     assert len(trace.steps) == 5
     assert "acceptance" in capsys.readouterr().out
     registry.unload(server.address)

@@ -318,7 +318,7 @@ def lines():
 
 def test_a_trace_has_the_sharpness_and_every_log_probability_and_comes_back(lines):
     trace = parse_trace("".join(lines))
-    assert trace.header.sharpness == 4.0
+    assert trace.header.run.sharpness == 4.0
     assert "".join(trace_lines(trace, Comparison(trace).extract)).splitlines() == sorted_as(lines)
     for each in (*(step.proposal for step in trace.steps), *trace.pool):
         assert each.response.log_prob is not None
@@ -342,7 +342,7 @@ def test_a_trace_of_sharpness_one_is_written_as_before_and_an_old_one_opens():
     text = "".join(draw_trace(run, LM, NOTHING))
     assert "sharpness" not in text
     assert "log_probs" not in text
-    assert parse_trace(text).header.sharpness == 1.0
+    assert parse_trace(text).header.run.sharpness == 1.0
     assert "sharpness" not in run.query()
     assert Run.read({"prompt": PROMPT, "alpha": "4"}).query().endswith("&sharpness=4")
 
@@ -380,7 +380,7 @@ def test_packed_results_keep_the_log_probabilities_only_where_they_count(tmp_pat
         out = ["--out", str(tmp_path / f"{option}{value}"), "--pack", str(packed)]
         assert main([*command, "--rm", "none", option, value, *out]) == 0
         results = unpack(packed)
-        assert results.header.sharpness == float(value)
+        assert results.header.run.sharpness == float(value)
         assert ("--sharpness 4" in results.header.command) == (value == "4")
         for kept in results.records:
             assert len(kept.pool_log_prob) == (4 if value == "4" else 0)

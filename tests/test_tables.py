@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from test_report import record, results_of
+from traces import with_run
 
 from qalign_core.errors import InvalidSetting
 from qalign_study.commands import main, read
@@ -45,7 +46,9 @@ def hostile() -> Report:
     renamed = {}
     for name in HOSTILE:
         results = results_of(*(record(f"{name}{k}", k) for k in range(12)))
-        header = replace(results.header, lm=name, rm=name, task=name, command=name, digest=name)
+        header = replace(
+            with_run(results.header, lm=name, rm=name), task=name, command=name, digest=name
+        )
         renamed[name] = Results(header, results.records)
     return Report(renamed)
 
@@ -255,7 +258,7 @@ def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(
 ) -> None:
     both = {each.name: each.results for each in toys.sets}
     for name, results in list(both.items()):
-        header = replace(results.header, lm="trained", lm_revision="x")
+        header = replace(with_run(results.header, lm="trained"), lm_revision="x")
         both[f"{name} 2"] = Results(header, results.records)
     html_text = to_html(Report(both), tuning=2400.0)
     page = Page(html_text)
@@ -273,7 +276,7 @@ def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(
 
 def test_waiting_is_drawn_for_one_chain_for_several_and_for_samples(toys: Report) -> None:
     results = toys.sets[0].results
-    header = replace(results.header, chains=2)
+    header = with_run(results.header, chains=2)
     two = Results(header, tuple(record(f"p{k}", k, n_chains=2) for k in range(12)))
     text = Page(to_html(Report({"toys": results, "two": two}))).text
     assert "one chain 2 chains independent samples" in text
@@ -296,12 +299,12 @@ def test_no_name_is_markup_or_turns_the_page_round(hostile: Report) -> None:
 
 def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
     results = toys.sets[0].results
-    header = replace(results.header, task="in_distribution", seed=5, beta=0.5, pool=8)
+    header = replace(with_run(results.header, seed=5, beta=0.5, pool=8), task="in_distribution")
     place = header.problems.index("p3")
     words = shlex.split(command_of_problem(header, place, 7))
     run = run_of(read(words[1:]))
-    assert (run.seed, run.beta, run.steps, run.chains) == (8, 0.5, 7, header.chains)
-    assert (run.lm, run.rm, run.sampling) == (header.lm, header.rm, header.sampling)
+    assert (run.seed, run.beta, run.steps, run.chains) == (8, 0.5, 7, header.run.chains)
+    assert (run.lm, run.rm, run.sampling) == (header.run.lm, header.run.rm, header.run.sampling)
     assert words[:6] == ["qalign", "run", "--task", "in_distribution", "--problem", "3"]
     packed = Page(to_html(Report({"toys": results})))
     assert "--problem 3 " in packed.text

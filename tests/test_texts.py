@@ -182,6 +182,6 @@ async def test_a_page_draws_and_compares_with_one():
         last = now
     assert last.status.state == "finished"
     trace = parse_trace(last.text)
-    assert trace.header.rm == run.rm
+    assert trace.header.run.rm == run.rm
     assert len({step.proposal.reward for step in trace.steps}) > 0
     assert view(Comparison(trace), state="done", budget="samples")

@@ -28,7 +28,7 @@ from qalign_core.record.format import header_line, parse_trace, trace_lines
 from qalign_core.run import Run
 
 LM, RM = letters(), TableReward()
-HEADER = TraceHeader(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3)
+HEADER = TraceHeader(Run(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_line_that_a_killed_writer_left_half_is_dropped(trace: Trace) -> None:
 
 
 def test_a_character_that_a_killed_writer_left_half_is_dropped_with_its_line(tmp_path) -> None:
-    header = TraceHeader(prompt="½")
+    header = TraceHeader(Run(prompt="½"))
     path = tmp_path / "run.jsonl"
     response = Response((1,), "½ of a shell 😀", False)
     trace = Trace(header, pool=(ScoredResponse(response, 0.0),))
@@ -80,7 +80,9 @@ ANY_TEXT = st.text(min_size=1)  # of whole characters: half of one is refused wh
 
 
 def test_the_settings_of_a_header_are_in_the_order_of_forms() -> None:
-    names = list(json.loads(header_line(TraceHeader(prompt="x", sharpness=2.0, move="entropy"))))
+    names = list(
+        json.loads(header_line(TraceHeader(Run(prompt="x", sharpness=2.0, move="entropy"))))
+    )
     assert names[2 : 2 + len(Run.kinds())] == list(Run.kinds())
     assert names[2:4] == ["prompt", "reference"]
 
@@ -91,7 +93,7 @@ def test_any_text_survives_and_no_line_can_end_a_script_element(texts, text) -> 
     response = Response(tuple(range(len(texts))), joined, False, tuple(texts))
     scored = ScoredResponse(response, 1.5)
     step = Step(0, 0, 0, scored, scored, 0.0, float("-inf"), True, Cost(1, 2))
-    trace = Trace.collect([step], TraceHeader(prompt=joined))
+    trace = Trace.collect([step], TraceHeader(Run(prompt=joined)))
     written = "".join(trace_lines(trace))
     assert "<" not in written
     written.encode("utf-8")
@@ -107,7 +109,7 @@ def test_a_trace_of_version_2_still_opens_with_its_alpha_as_the_sharpness() -> N
     del old["sharpness"]
     read = parse_trace("\n".join([json.dumps(old), *rest]))
     assert read == parse_trace("\n".join([header, *rest]))
-    assert read.header.sharpness == 2.0
+    assert read.header.run.sharpness == 2.0
 
 
 def test_a_line_of_any_length_that_was_written_is_read_again(tmp_path) -> None:
@@ -115,7 +117,7 @@ def test_a_line_of_any_length_that_was_written_is_read_again(tmp_path) -> None:
     response = Response((5,) * n, "ab" * n, False, ("ab",) * n)
     scored = ScoredResponse(response, 1.5)
     step = Step(0, 0, 0, scored, scored, 0.0, float("-inf"), True, Cost(n, n))
-    trace = Trace.collect([step], TraceHeader(prompt="<" * 10**6))
+    trace = Trace.collect([step], TraceHeader(Run(prompt="<" * 10**6)))
     save_trace(trace, tmp_path / "long.jsonl")
     assert load_trace(tmp_path / "long.jsonl").steps == trace.steps
 

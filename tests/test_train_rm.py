@@ -209,7 +209,7 @@ def test_processes_without_what_trains_can_share_the_drawing(tmp_path, monkeypat
     command = ["train-rm", "--problems", "2", "--samples", "4", "--steps", "2", "--only-draw"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     traces = [trace for _, trace in traces_of(tmp_path / "samples", 2)]
-    assert [(len(t.pool), len(t.steps), t.header.rm) for t in traces] == [(4, 3, "right")] * 2
+    assert [(len(t.pool), len(t.steps), t.header.run.rm) for t in traces] == [(4, 3, "right")] * 2
 
 
 def test_a_set_that_nobody_can_grade_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch):

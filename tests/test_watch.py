@@ -242,7 +242,7 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit,
     # one step against the test's own arithmetic
     text = await page.evaluate(f"{API}.text")
     step = parse_trace(text).steps[20]
-    beta = parse_trace(text).header.beta
+    beta = parse_trace(text).header.run.beta
     ratio = math.exp((step.proposal.reward - step.current.reward) / beta)
     ratio *= len(step.current.response) / len(step.proposal.response)
     assert step.log_alpha == pytest.approx(min(0.0, math.log(ratio)), abs=1e-12)
@@ -259,8 +259,8 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit,
     await page.wait_for_function(f"{API}.position.source === 'next'")
     await run_until(page, 1)
     header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert re.sub(r"\s+", " ", header.prompt) == re.sub(r"\s+", " ", problem)
-    assert header.reference is not None
+    assert re.sub(r"\s+", " ", header.run.prompt) == re.sub(r"\s+", " ", problem)
+    assert header.run.reference is not None
     assert page.errors == []
 
 
@@ -275,10 +275,10 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
     for page, seed in zip(pages, (11, 12), strict=True):
         await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
         trace = parse_trace(await page.evaluate(f"{API}.text"))
-        assert trace.header.seed == seed
-        assert [s.t for s in trace.steps] == list(range(trace.header.steps + 1))
+        assert trace.header.run.seed == seed
+        assert [s.t for s in trace.steps] == list(range(trace.header.run.steps + 1))
         header = trace.header
-        expected = parse_trace(toy_trace(header.steps, seed=seed, beta=header.beta))
+        expected = parse_trace(toy_trace(header.run.steps, seed=seed, beta=header.run.beta))
         assert [s.proposal.reward for s in trace.steps][1:] == [
             s.proposal.reward for s in expected.steps
         ][1:]
@@ -298,7 +298,7 @@ async def test_each_run_has_a_new_seed_that_the_status_names_until_one_is_set(vi
         )
         # and the end of a live run is shown
         await page.wait_for_function(f"{API}.position.t === {API}.position.last")
-        seeds.append(parse_trace(await page.evaluate(f"{API}.text")).header.seed)
+        seeds.append(parse_trace(await page.evaluate(f"{API}.text")).header.run.seed)
         await page.wait_for_selector(f".q-status >> text=seed {seeds[-1]}")
         await page.wait_for_function(f"location.search.includes('seed={seeds[-1]}')")
     await page.click("#watch-settings")
@@ -323,8 +323,8 @@ async def test_a_link_restores_run_step_and_reading_and_reports_bad_values(visit
     await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.t === 9")
     live = f"{API}.trace.end && {API}.position.source === 'live'"
     await page.wait_for_function(live)
-    header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert (header.prompt, header.beta, header.seed, header.steps, header.extractor) == (
+    run = parse_trace(await page.evaluate(f"{API}.text")).header.run
+    assert (run.prompt, run.beta, run.seed, run.steps, run.extractor) == (
         "Tom has 5 eggs. How many?", 0.5, 99, 12, "choice",
     )  # fmt: skip
     await page.wait_for_function("location.search.includes('step=9')")
@@ -434,8 +434,8 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
         await page.click("#watch-run")
     await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last >= 1")
     header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert header.beta == pytest.approx(beta, rel=0.01)
-    assert header.rm != "embedded"
+    assert header.run.beta == pytest.approx(beta, rel=0.01)
+    assert header.run.rm != "embedded"
     assert not await page.evaluate(glow)
     await page.click("#watch-stop")
 
@@ -458,7 +458,7 @@ async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(vi
         walked = sum(step.cost.generated for step in trace.steps[: t + 1])
         spent = list(accumulate(sample.cost.generated for sample in trace.pool))
         n = sum(tokens <= walked for tokens in spent)
-        pool, target = trace.pool[:n], Target(trace.header.beta)
+        pool, target = trace.pool[:n], Target(trace.header.run.beta)
         decisions = [
             best_of_n(pool, read),
             majority_vote(pool, read),

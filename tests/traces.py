@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import random
 import re
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
 from qalign_core.record.runner import record
+from qalign_core.record.trace import Header
 from qalign_core.run import Run
 from qalign_study.exact.enumerable import EnumerableLM
+
+H = TypeVar("H", bound=Header)
 
 HOSTILE = (
     "</script><script>window.hit=1</script>",
@@ -24,6 +29,11 @@ HOSTILE = (
     "null\u0000byte",
     "x" * 10_000,
 )
+
+
+def with_run(header: H, **changes: Any) -> H:
+    """A header with other settings of its run."""
+    return replace(header, run=header.run.with_changes(**changes))
 
 
 def toy_trace(steps: int = 32, *, seed: int = 7, beta: float = 1.0, chains: int = 1) -> str:

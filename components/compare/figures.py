@@ -157,9 +157,9 @@ def _overlay(
 ) -> float:
     """Draw the fitted mixture, and its tilt over some rows; returns the highest point's height."""
     fitted = fit_mixture([sample.reward for sample in comparison.pool])
-    if fitted is None or comparison.header.target.is_sharp:  # that is no tilt of this law
+    if fitted is None or comparison.header.run.target.is_sharp:  # that is no tilt of this law
         return 0.0
-    aimed = tilt(fitted, comparison.header.beta)
+    aimed = tilt(fitted, comparison.header.run.beta)
     x = np.linspace(edges[0], edges[-1], 400)
     width = edges[1] - edges[0]
     top = 0.0

@@ -156,7 +156,7 @@ def curve_note(comparison: Comparison) -> str:
 def reward_note(comparison: Comparison) -> str:
     """Describe how the rewards are used, and what the embedded model learned to score."""
     vote = in_a_sentence(naming(comparison)[weighted_vote.id].word)
-    learned = LEARNED[comparison.extract is None] * (comparison.header.rm == Run.rm)
+    learned = LEARNED[comparison.extract is None] * (comparison.header.run.rm == Run.rm)
     return heading(
         "Which rewards did the methods see?",
         f"QAlign and {vote} aim at the same [target](target). The chain samples from it; {vote} "
@@ -336,7 +336,7 @@ def build_compare_page(
         kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
         lines = trace_lines(comparison.trace, comparison.extract)
         text = draws_csv(comparison) if kind == "csv" else "".join(lines)
-        seed, beta = comparison.header.seed, comparison.header.beta
+        seed, beta = comparison.header.run.seed, comparison.header.run.beta
         return json.dumps({"name": f"qalign-compare-seed{seed}-beta{beta:g}.{kind}", "text": text})
 
     def on_look(selection: Selection, mixture: bool) -> Any:

@@ -59,7 +59,7 @@ def naming(comparison: Comparison) -> dict[str, Idea]:
 
 def writing_task(comparison: Comparison) -> WritingTask | None:
     """Parse the prompt of a writing task; None for other prompts."""
-    return read_writing_task(comparison.header.prompt) if comparison.extract is None else None
+    return read_writing_task(comparison.header.run.prompt) if comparison.extract is None else None
 
 
 def view(
@@ -86,16 +86,18 @@ def view(
             cuts = ladder(comparison, kind) if every_rung else (full_cut(comparison, kind),)
             ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
     n_states = len(comparison.trace.steps)
-    planned = header.chains * (header.steps + 1)
+    planned = header.run.chains * (header.run.steps + 1)
     progress = (
         f"{_count(n_states, 'chain state')} of {max(planned, n_states):,}, "
-        f"{_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
+        f"{_count(len(comparison.pool), 'independent sample')}; seed {header.run.seed}"
     )
     return json.dumps(
         {
             "state": state,
-            "prompt": header.prompt,
-            "reference": None if header.reference is None else format_references(header.reference),
+            "prompt": header.run.prompt,
+            "reference": None
+            if header.run.reference is None
+            else format_references(header.run.reference),
             "budget": budget,
             "open_ended": comparison.extract is None,
             "accounting": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs "
@@ -201,14 +203,14 @@ def ranking(comparison: Comparison) -> str:
     """Say that one problem cannot rank the methods, and give the result on recorded problems."""
     header = comparison.header
     one = "One problem cannot rank the methods"
-    task = kind_of(header.prompt)
+    task = kind_of(header.run.prompt)
     for path in (each for each in results_files() if task_of(each) == task):
         try:
             summary = summarise(path)
         except QAlignError:  # Results says so
             continue
-        settings = summary.results.header
-        if any(getattr(settings, k) != getattr(header, k) for k in ("lm", "rm", "sharpness")):
+        settings = summary.results.header.run
+        if any(getattr(settings, k) != getattr(header.run, k) for k in ("lm", "rm", "sharpness")):
             continue
         names = naming(comparison)
         for last in list(paired(summary.points, chain_vote.id, weighted_vote.id))[-1:]:
@@ -282,7 +284,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]
     if outcome.rule.is_weighted:
-        run, its_own = comparison.header, not outcome.rule.aims
+        run, its_own = comparison.header.run, not outcome.rule.aims
         weight = ["exp(reward / β)"] * run.has_reward + ["p^(sharpness − 1)"] * (run.sharpness != 1)
         weight_rule = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (

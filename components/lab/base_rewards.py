@@ -38,7 +38,7 @@ def base_rewards() -> dict[str, BaseRewards]:
     for path in sorted((ASSETS / "runs").glob("*.jsonl")):
         trace = _load_samples(path)
         if len(trace.rewards) >= MIN_REWARDS:
-            recorded[path.stem] = BaseRewards(trace.header.prompt, trace.rewards)
+            recorded[path.stem] = BaseRewards(trace.header.run.prompt, trace.rewards)
     return recorded | evaluated()
 
 

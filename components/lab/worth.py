@@ -65,7 +65,7 @@ def shipped() -> tuple[Measured, ...]:
         except QAlignError:  # Results says so
             continue
         rate = near_misses(results.records)
-        if results.header.pool and rate.value is not None and not results.header.open_ended:
+        if results.header.run.pool and rate.value is not None and not results.header.run.open_ended:
             one = sum(float(r.is_right(r.pool_answer).mean()) for r in results.records)
             title = title_of(path)
             sets.append(Measured(title, one / len(results.records), rate.value, rate.trials))

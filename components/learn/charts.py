@@ -177,7 +177,7 @@ def result_charts(of: ResultFacts, *, answered: bool) -> list[dict[str, Any]]:
 def weight_chart(place: Place) -> dict[str, Any]:
     """Return the weights of the weighted vote, largest first."""
     trace = run_of(place.run)
-    weights = sorted(importance_weights(trace.rewards, trace.header.target), reverse=True)
+    weights = sorted(importance_weights(trace.rewards, trace.header.run.target), reverse=True)
     top = weights[0]
     return chart("The weight of each sample, largest first", _axis("samples"),
                  _axis("of the largest weight", percent=True), (),

@@ -81,7 +81,7 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
     if place.page == "watch":
         if highlight == "problem":
             trace = run_of(place.run)
-            content["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
+            content["texts"] = [("The lesson’s problem", "", trace.header.run.prompt)]
             _samples(content, place, ask, answered=answered)
         else:
             _watch(content, place, highlight, open_)
@@ -103,7 +103,7 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
 def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | None) -> None:
     """Fill in a step as two texts and its numbers, or a run as traces and votes."""
     trace, of = run_of(place.run), ChainFacts(place)
-    content["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
+    content["texts"] = [("The lesson’s problem", "", trace.header.run.prompt)]
     step = trace.chains[place.chain][place.step]
     old, new = step.current.response, step.proposal.response
     if place.step == 0:
@@ -130,9 +130,9 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
         content["walk"] = {
             "chains": list(traces.items()),
             "base": trace.rewards,
-            "weights": importance_weights(trace.rewards, trace.header.target),
+            "weights": importance_weights(trace.rewards, trace.header.run.target),
             "worth": of.weights_worth() if trace.rewards else 0,
-            "steps": trace.header.steps,
+            "steps": trace.header.run.steps,
             "single": min(2, len(chains)),  # the lesson with several speaks of the second
         }
         votes = [_shares([s.state for s in c[: place.step + 1]], of) for c in chains.values()]
@@ -174,8 +174,8 @@ def _samples(content: dict[str, Any], place: Place, ask: Ask | None, *, answered
 
 def _tokens(content: dict[str, Any], header: TraceHeader, text: Response) -> None:
     """Fill in a proposal token by token, and the tokens that the model finds least likely."""
-    lm: Any = load_language_model(header.lm, sampling=header.run.sampling)
-    scores = asyncio.run(lm.score_tokens(lm.encode(header.prompt), text.tokens))
+    lm: Any = load_language_model(header.run.lm, sampling=header.run.sampling)
+    scores = asyncio.run(lm.score_tokens(lm.encode(header.run.prompt), text.tokens))
     tokens = [(each.log_p, each.others) for each in scores]
     content["tokens"] = {"pieces": text.pieces, "finished": text.finished, "scores": tokens}
     for k in sorted(range(len(tokens)), key=lambda k: tokens[k][0])[:MOST]:

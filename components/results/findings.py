@@ -4,7 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 
 from qalign_core.decide.rules import RULES, chain_vote
-from qalign_core.record.trace import SetHeader
+from qalign_core.run import Run
 from qalign_study.export.dictionary import Idea
 from qalign_study.measure.curves import Point, difference, paired
 from qalign_study.measure.intervals import Difference
@@ -72,9 +72,7 @@ def _highest(points: Sequence[Point], name: str, score: str) -> str:
     )
 
 
-def findings_html(
-    points: Sequence[Point], settings: SetHeader, papers: Difference | None = None
-) -> str:
+def findings_html(points: Sequence[Point], settings: Run, papers: Difference | None = None) -> str:
     """The findings as a list; `papers` is QAlign minus QAlign of the paper's target and move."""
     sentences = findings(points, names_of(settings.open_ended))
     if settings.sharpness != 1:

@@ -52,7 +52,7 @@ def advice(files: Sequence[Path]) -> str:
     for path in files:
         try:
             header = read(path).header  # first: the curves of an open-ended set take long
-            if header.open_ended or header.sharpness != 1:
+            if header.run.open_ended or header.run.sharpness != 1:
                 continue
             evaluated = summarise(path)
         except QAlignError:  # the page shows the error where that set is chosen

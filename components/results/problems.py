@@ -41,7 +41,7 @@ def problems_html(evaluated: Evaluated, opened: str = "") -> str:
         mine, theirs = at[method], at[other] if other else None
         values = [v - (theirs.each[k] if theirs else 0.0) for k, v in enumerate(mine.each)]
         order.sort(key=lambda k: values[k])
-        is_open = evaluated.results.header.open_ended
+        is_open = evaluated.results.header.run.open_ended
         first = f", starting where {in_a_sentence(curve_name(method, is_open))} does worst"
         first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
     n_samples = max((p.n for p in at.values()), default=0)

@@ -62,8 +62,8 @@ BESIDE = (
 def betas_of(path: Path) -> tuple[BetaPoint, ...]:
     """What other betas would have made of the same samples."""
     results = summarise(path).results
-    tried = [results.header.beta * factor for factor in BETAS]
-    is_weighted = results.header.pool and results.header.has_reward
+    tried = [results.header.run.beta * factor for factor in BETAS]
+    is_weighted = results.header.run.pool and results.header.run.has_reward
     return tuple(against_beta(results, tried)) if is_weighted else ()
 
 
@@ -84,13 +84,13 @@ def show(path: Path) -> tuple[str, str, str]:
     above = below = problems = ""
     if evaluated.points:
         above = _figure("results-error", figure_html(errors(evaluated.points, group)))
-        findings = findings_html(evaluated.points, header, papers)
+        findings = findings_html(evaluated.points, header.run, papers)
         above += f'<div id="results-said">{findings}</div>{_numbers(evaluated)}'
     if evaluated.folder is not None:  # its problems come first
         fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
         above = f'<p role="status">{progress(evaluated)}</p>{fold * bool(above)}'
         problems = list_html(evaluated)
-    if header.has_reward and evaluated.points:
+    if header.run.has_reward and evaluated.points:
         figure = _figure("results-proxy", figure_html(proxy(group)))
         below += heading("Does more reward mean more right answers?", PROXY) + figure
     if tried:
@@ -127,7 +127,7 @@ def _numbers(evaluated: Evaluated) -> str:
     }
     labels = {n: f"{n:,} sample{'s' * (n > 1)}" + f", {spent[n]}" * (n in spent) for n in ns}
     rows = [evaluated.row(n, label) for n, label in labels.items()]
-    numbers = tables(rows, open_ended=header.open_ended, opens=key_of)
+    numbers = tables(rows, open_ended=header.run.open_ended, opens=key_of)
     title, sentence = (
         "All numbers, and the definition of compute",
         f"{COMPUTE_NOTE}</p><p>{INTERVALS}",

@@ -30,8 +30,8 @@ POLICY = (
 
 @cache
 def _usual_problems() -> tuple[dict[str, Any], ...]:
-    headers = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header for name in RECORDED]
-    offered = [{"prompt": h.prompt, "reference": h.reference, "beta": h.beta} for h in headers]
+    runs = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header.run for name in RECORDED]
+    offered = [{key: getattr(run, key) for key in ("prompt", "reference", "beta")} for run in runs]
     rng = random.Random(0)
     for kind in NEW:
         prompt, reference = new_problem(kind, rng)

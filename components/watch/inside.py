@@ -123,7 +123,7 @@ async def _score(
     if not is_whole(top, 0, TOP):
         raise InvalidSetting(f"top must be a whole number from 0 to {TOP}, got {short_repr(top)}")
     read = [_ids("a text", ids, lm.max_new_tokens) for ids in texts]
-    prompt_ids = lm.encode(header.prompt)
+    prompt_ids = lm.encode(header.run.prompt)
     scores = await asyncio.gather(*(lm.score_tokens(prompt_ids, ids, top=top) for ids in read))
     return {"texts": [_list_scores(each) for each in scores]}
 
@@ -138,15 +138,15 @@ async def _rewrite(
     if not is_whole(seed, 0):
         raise InvalidSetting(f"seed must be a whole number >= 0, got {short_repr(seed)}")
     words, ends = read_words(request.get("words")), request.get("ends") is True
-    prompt_ids = lm.encode(header.prompt)
+    prompt_ids = lm.encode(header.run.prompt)
     old = await score_text(
-        lm, rm, header.prompt, lm.extend_with_text(tokens, "", ended=False), top=TOP
+        lm, rm, header.run.prompt, lm.extend_with_text(tokens, "", ended=False), top=TOP
     )
     new = lm.extend_with_text(tokens[:cut], words, ended=ends)
     typed = len(new) - int(cut or 0)
     if not ends:
         new = await lm.extend(prompt_ids, new.tokens, seed=seed)
-    return _judge(header, old, await score_text(lm, rm, header.prompt, new, top=TOP), typed)
+    return _judge(header, old, await score_text(lm, rm, header.run.prompt, new, top=TOP), typed)
 
 
 def _judge(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
@@ -185,7 +185,7 @@ def _judge(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
 def _describe_text(header: TraceHeader, state: State) -> Answer:
     response, scores, reward = state
     log_prob = math.fsum(each.log_p for each in scores)
-    extract = extractor_of_trace(header.extractor)
+    extract = extractor_of_trace(header.run.extractor)
     return {
         "tokens": list(response.tokens),
         "pieces": list(response.pieces),
@@ -193,7 +193,7 @@ def _describe_text(header: TraceHeader, state: State) -> Answer:
         **answer_reader(header, extract)(response.text),
         "reward": reward,
         "log_prob": _finite(log_prob),
-        "log_target": _finite(log_target(header.target, log_prob, reward)),
+        "log_target": _finite(log_target(header.run.target, log_prob, reward)),
         "scores": _list_scores(scores),
     }
 

@@ -1,9 +1,9 @@
 """The trace format (JSON lines) for files, streams and exports.
 
     >>> reader = TraceReader()
-    >>> reader.feed(header_line(TraceHeader(prompt="What is 2 + 2?", steps=8)))
+    >>> reader.feed(header_line(TraceHeader(Run(prompt="What is 2 + 2?", steps=8))))
     >>> reader.feed(end_line("stopped"))
-    >>> reader.trace().header.steps, reader.trace().end
+    >>> reader.trace().header.run.steps, reader.trace().end
     (8, ('stopped', ''))
 
 Each line is a JSON object with a `type`:
@@ -36,7 +36,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple
+from dataclasses import astuple
 from functools import cache
 from itertools import filterfalse
 from typing import Any, TypeVar, get_type_hints
@@ -81,14 +81,13 @@ def _finite_or_none(value: float) -> float | None:
 def header_line(header: TraceHeader) -> str:
     """Return the first line of a trace."""
     line = {"type": "header", "version": VERSION, **to_dict(header)}
-    line["beta"] = _finite_or_none(header.beta)
+    line["beta"] = _finite_or_none(header.run.beta)
     return _dump(line)
 
 
 def to_dict(header: Header) -> Line:
     """Return the fields of a header to be written; the paper's target and move are omitted."""
-    values = asdict(header)
-    values = {name: values[name] for name in Run.kinds()} | values  # in the order of the settings
+    values = header.values()
     for name in ("sharpness", "move"):
         if values[name] == getattr(Run, name):
             del values[name]
@@ -169,7 +168,7 @@ def answer_reader(header: Header, extract: AnswerExtractor | None) -> AnswerRead
         header: with the right answer, and the grader that compares.
         extract: reads the answer; None leaves it out.
     """
-    grader, reference = grader_of_trace(header.extractor), header.reference
+    grader, reference = grader_of_trace(header.run.extractor), header.run.reference
 
     def read(text: str) -> Line:
         answer = extract(text) if extract else None
@@ -205,8 +204,8 @@ def end_line(reason: str, message: str = "") -> str:
 def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
     """Yield all lines of a trace, newline included; `extract` fills in the answers."""
     yield header_line(trace.header)
-    options = {"log_probs": trace.header.needs_log_probs}
-    corrections = trace.header.move != Run.move
+    options = {"log_probs": trace.header.run.needs_log_probs}
+    corrections = trace.header.run.move != Run.move
     read = answer_reader(trace.header, extract)
     for step in trace.steps:
         yield step_line(step, read, **options, corrections=corrections)
@@ -465,20 +464,23 @@ def read_header(cls: type[H], line: Line) -> H:
     Raises:
         ValueError: a field has the wrong type.
     """
-    values: dict[str, Any] = {"extractor": None}  # open-ended unless the line has an extractor
-    line = rename_settings(line)
-    for name, kind in _kinds(cls).items():  # type: ignore[arg-type]
-        if (
-            name == "beta" and line.get(name, 0) is None
-        ):  # unknown, as in a trace put together from steps
-            values[name] = math.nan
-        elif name in line:
-            value = read_field(line, name, kind)
-            values[name] = tuple(value) if isinstance(value, list) else value
-    return cls(**values)
+    line = {"extractor": None} | rename_settings(line)  # open-ended unless it has an extractor
+    is_unknown = line.get("beta", 0) is None  # as in a trace put together from steps
+    if is_unknown:
+        del line["beta"]
+    run = Run(**_fields(Run, line))
+    return cls(run.with_changes(beta=math.nan) if is_unknown else run, **_fields(cls, line))
 
 
-_kinds = cache(get_type_hints)
+def _fields(cls: type, line: Line) -> Line:
+    """Return the values of a class's fields that a line has, each of the right type."""
+    values = {name: read_field(line, name, kind) for name, kind in _kinds(cls) if name in line}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+
+
+@cache
+def _kinds(cls: type) -> list[tuple[str, Any]]:
+    return [(name, kind) for name, kind in get_type_hints(cls).items() if kind is not Run]
 
 
 def _join(pieces: tuple[str, ...], finished: bool) -> str:

@@ -71,13 +71,10 @@ def header_fields(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any
     """
     check_applied(lm, run)
     sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
-    settings = {name: getattr(run, name) for name in run.kinds()}
+    applied = {name: getattr(sampling, name) for name in Sampling.settings()}
     own = [own_move(part.name) for part in parse_moves(run.move) if part.is_own]
-    settings |= {name: getattr(sampling, name) for name in Sampling.settings()}
     return {
-        **settings,
-        "lm": lm.id,
-        "rm": rm.id,
+        "run": run.with_changes(**applied, lm=lm.id, rm=rm.id),
         "lm_revision": str(getattr(lm, "revision", "")),
         "rm_revision": str(getattr(rm, "revision", "")),
         "lm_parameters": parameters_of(lm),

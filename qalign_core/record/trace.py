@@ -1,7 +1,7 @@
 """A recorded run as a value: its header and its draws.
 
-    >>> trace = Trace(TraceHeader(prompt="What is 2 + 2?", steps=8))
-    >>> trace.header.steps, trace.states
+    >>> trace = Trace(TraceHeader(Run(prompt="What is 2 + 2?", steps=8)))
+    >>> trace.header.run.steps, trace.states
     (8, ())
 
 Two headers are compared here too: a file continues only the run that it began with.
@@ -9,7 +9,7 @@ Two headers are compared here too: a file continues only the run that it began w
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -26,10 +26,11 @@ _MAY_DIFFER = ("created", "notes", "task", "command", "source")
 
 
 @dataclass(frozen=True)
-class Header(Run):
+class Header:
     """The settings of a run, and what its models reported of themselves.
 
     Attributes:
+        run: the run that repeats the same draws, with the models' own names.
         lm_revision, rm_revision: exact versions of the models, with "int8" for rounded weights
             and "thinking" for a template that lets the model think first.
         lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
@@ -38,6 +39,7 @@ class Header(Run):
         move_revision: hashes of the files of the user's own moves; empty if there are none.
     """
 
+    run: Run = field(default_factory=Run)
     lm_revision: str = ""
     rm_revision: str = ""
     lm_parameters: int = 0
@@ -51,15 +53,10 @@ class Header(Run):
         """The cost model of these two models."""
         return CostModel(self.lm_parameters, self.rm_parameters)
 
-    @property
-    def open_ended(self) -> bool:
-        """True if the prompt is open-ended: minimum Bayes risk with ROUGE-1 replaces voting."""
-        return self.extractor is None
-
-    @property
-    def run(self) -> Run:
-        """The run that repeats the same draws."""
-        return Run(**{name: getattr(self, name) for name in Run.kinds()})
+    def values(self) -> dict[str, Any]:
+        """Return the settings of the run, then the other fields, by name, as files hold them."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "run"}
+        return {name: getattr(self.run, name) for name in Run.kinds()} | own
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ class Trace:
         if header is None:
             chains = {step.chain for step in collected}
             last = max((s.t for s in collected), default=0)
-            header = TraceHeader(steps=last, chains=max(1, len(chains)))
+            header = TraceHeader(Run(steps=last, chains=max(1, len(chains))))
         return cls(header, collected)
 
     @cached_property
@@ -155,14 +152,15 @@ def check_same_run(path: Path, old: Header, new: Header) -> None:
 
 def grows(old: Header, new: Header) -> bool:
     """True if a header extends the same run."""
-    return any(getattr(old, name) < getattr(new, name) for name in _MAY_GROW)
+    return any(getattr(old.run, name) < getattr(new.run, name) for name in _MAY_GROW)
 
 
 def difference(old: Header, new: Header) -> str:
     """Return the first setting that differs and may not, as a text; empty if there is none."""
     # `steps` comes last, since it may follow from another setting
-    for name in sorted((each.name for each in fields(new)), key=lambda name: name == "steps"):
-        before, after = (_comparable(header, name) for header in (old, new))
+    headers = old.values(), new.values()
+    for name in sorted(headers[1], key=lambda name: name == "steps"):
+        before, after = (_comparable(values, name) for values in headers)
         may = name in _MAY_DIFFER or (name in _MAY_GROW and before < after)
         if before != after and not may:
             if name in ("problems", "digest"):
@@ -171,16 +169,16 @@ def difference(old: Header, new: Header) -> str:
     return ""
 
 
-def _comparable(header: Header, name: str) -> Any:
+def _comparable(values: dict[str, Any], name: str) -> Any:
     """Return the value of a field that two runs must share.
 
     A file is compared by its name and a model by its hash, if it has one, since the same model or
     grader may have different paths on different machines.
     """
-    value = getattr(header, name)
+    value = values[name]
     if name == "extractor":
         return value and title_of(value)
-    revision = getattr(header, f"{name}_revision", "")
+    revision = values.get(f"{name}_revision", "")
     return revision if _HASH.fullmatch(revision) else value
 
 

@@ -48,7 +48,7 @@ async def command(options: argparse.Namespace) -> None:
     comparison, unit = Comparison(trace), trace.header.meter.unit
     decided = outcomes(comparison, full_cut(comparison, options.match))
     if options.json:
-        rows = [_to_dict(outcome, trace.header.reference, unit) for outcome in decided]
+        rows = [_to_dict(outcome, trace.header.run.reference, unit) for outcome in decided]
         print(json.dumps(rows, ensure_ascii=False, allow_nan=False))
         return
     print(f"{run.prompt}\n")

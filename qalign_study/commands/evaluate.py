@@ -72,7 +72,7 @@ async def command(options: argparse.Namespace) -> None:
     largest = max(p.n for p in points)
     changed = acceptance_of(results.records).changed.value
     print(f"{len(results.records)} problems, {results.n_missing} not done yet")
-    if results.header.open_ended:
+    if results.header.run.open_ended:
         votes = ", ".join(id_ for id_, rule in RULES.items() if rule.picks == "vote")
         print(f"open-ended: minimum Bayes risk with ROUGE-1 replaces the vote in {votes}")
     if changed is not None:

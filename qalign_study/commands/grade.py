@@ -125,8 +125,8 @@ def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str
     elif path.is_file() and path.read_bytes()[:16].startswith(b'{"type":"header"'):
         trace = load_trace(path)
         header, texts = trace.header, _of_trace(trace)
-        problem = Problem(path.stem, header.prompt, header.reference, header.extractor)
-        yield _with_extractor((problem,), extractor or header.extractor)[0], texts
+        problem = Problem(path.stem, header.run.prompt, header.run.reference, header.run.extractor)
+        yield _with_extractor((problem,), extractor or header.run.extractor)[0], texts
     else:
         for problem in _with_extractor(tuple(load_problems(file, code=True)), extractor):
             yield problem, _of_set(problem)

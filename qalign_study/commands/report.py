@@ -98,8 +98,8 @@ async def command(options: argparse.Namespace) -> None:
     print("n: samples, or as many states of the chain as cost the same; intervals are 95%;")
     print("where an exact p is printed, it decides, and not the interval")
     for group in report.groups:
-        chains = {each.name: each.results.header.chains for each in group.sets}
-        print(f"\n{group.header.lm} with {group.header.rm}, {target_of(group.header)}")
+        chains = {each.name: each.results.header.run.chains for each in group.sets}
+        print(f"\n{group.header.run.lm} with {group.header.run.rm}, {target_of(group.header.run)}")
         for line in group.lines:
             several = f", {chains[line.name]} chains each" if chains.get(line.name, 1) > 1 else ""
             print(f"{line.name}, {len(line.points[0].each):,} problems{several}")
@@ -118,8 +118,11 @@ def _print_paired(a: Path, b: Path, *, as_json: bool) -> None:
         print(json.dumps([_as_json(pair) for pair in pairs], allow_nan=False))
         return
     for name, path, run in (("A", a, one), ("B", b, other)):
-        header = run.header
-        print(f"{name}: {path}: {header.lm} with {header.rm}, {target_of(header)}, {header.move}")
+        settings = run.header.run
+        print(
+            f"{name}: {path}: {settings.lm} with {settings.rm}, {target_of(settings)}, "
+            f"{settings.move}"
+        )
     problems = len(pairs[0].a.each)
     unit = one.header.meter.unit if one.header.meter.unit == other.header.meter.unit else "cost"
     print(f"{problems:,} problems; n: samples, or as many states as cost the same in that run; 95%")

@@ -59,8 +59,8 @@ def engine_header(header: TraceHeader) -> str:
     The browser compares texts, so the right answer has the form of the answers that it reads.
     """
     values = {k: value for k, value in to_dict(header).items() if k not in _ITS_OWN}
-    if header.reference is not None:
-        values["reference"] = canonical_references(header.reference)
+    if header.run.reference is not None:
+        values["reference"] = canonical_references(header.run.reference)
     return json.dumps(values)
 
 
@@ -82,7 +82,7 @@ def embedded_data(header: TraceHeader) -> str:
         )
     encoded = {
         name: base64.b64encode(path.read_bytes()).decode()
-        for name, path in files(header.rm).items()
+        for name, path in files(header.run.rm).items()
     }
     data = {"run": engine_header(header), "problems": json.dumps(_problems()),
             "files": json.dumps(encoded)}  # fmt: skip

@@ -30,7 +30,7 @@ def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
 
     It draws what the evaluation drew for the problem at that place, without the samples.
     """
-    run = header.run.with_changes(steps=steps, seed=header.seed + place, pool=0, matched="none")
+    run = header.run.with_changes(steps=steps, seed=header.run.seed + place, pool=0, matched="none")
     command, options = _options_of(run)
     for name in ("prompt", "reference", "extractor"):  # the problem's
         options.pop(name, None)

@@ -90,7 +90,7 @@ def page_around(
     policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
     style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
-    window = html.escape(title or question_of(header.prompt)[:MAX_TITLE] or "QAlign Explorer")
+    window = html.escape(title or question_of(header.run.prompt)[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(caption)}</p>" * bool(caption)
     settings = '<div id="live"></div>' * live
@@ -140,7 +140,7 @@ class Cell:
 
 def show(trace: Trace, *, height: int = 900) -> Cell:
     """Show a trace in a notebook, in a frame with a player; `height` in pixels."""
-    extract = extractor_of_trace(trace.header.extractor)
+    extract = extractor_of_trace(trace.header.run.extractor)
     document = html.escape(page("".join(trace_lines(trace, extract))))
     return Cell(
         f'<iframe srcdoc="{document}" sandbox="allow-scripts" title="QAlign Explorer" '

@@ -82,7 +82,7 @@ class Place:
         if self.page == "watch":
             if self.run not in RUNS:
                 return f"there is no recorded run {self.run!r}"
-            last = run_of(self.run).header.steps
+            last = run_of(self.run).header.run.steps
             if self.chain not in run_of(self.run).chains:
                 return f"'chain' is {self.chain}; this run has {len(run_of(self.run).chains)}"
             if not 0 <= self.step <= last:
@@ -142,10 +142,10 @@ class ChainFacts:
 
     def __init__(self, place: Place) -> None:
         self._trace = run_of(place.run)
-        self._beta = self._trace.header.beta
+        self._beta = self._trace.header.run.beta
         self._steps = self._trace.chains[place.chain][: place.step + 1]
         self._step = self._steps[-1]
-        self._read = get_extractor(self._trace.header.extractor or "number")
+        self._read = get_extractor(self._trace.header.run.extractor or "number")
         self._pool = self._trace.pool[:SAMPLES]
         self._base = [sample.reward for sample in self._pool]
 
@@ -166,7 +166,7 @@ class ChainFacts:
 
     def steps(self) -> int:
         """Steps of the whole run."""
-        return self._trace.header.steps
+        return self._trace.header.run.steps
 
     def chain_says(self, chain: str) -> str:
         """The answer with most votes of one of several chains."""
@@ -183,7 +183,7 @@ class ChainFacts:
 
     def right_answer(self) -> str:
         """The right answer."""
-        return self._trace.header.reference or "unknown"
+        return self._trace.header.run.reference or "unknown"
 
     def cut_chance(self) -> Share:
         """Probability of each place of the cut."""
@@ -465,7 +465,7 @@ class CompareFacts:
 
     def right_answer(self) -> str:
         """The right answer."""
-        return run_of("compare").header.reference or "unknown"
+        return run_of("compare").header.run.reference or "unknown"
 
     def draws(self, method: str) -> int:
         """States or samples that a method decided from."""

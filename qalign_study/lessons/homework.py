@@ -166,14 +166,16 @@ def read_homework(path: Path, lesson: Lesson) -> HandedIn:
 async def check_draws(lm: LanguageModel, rm: RewardModel, handed_in: HandedIn) -> str:
     """Redraw a random sample of the draws; returns "yes", or "no" with the first difference."""
     trace, header = handed_in.trace, handed_in.trace.header
-    if header.seed != seed_of(handed_in.name):
-        return f"no: seed {header.seed} is not the seed of this name, {seed_of(handed_in.name)}"
+    if header.run.seed != seed_of(handed_in.name):
+        return f"no: seed {header.run.seed} is not the seed of this name, {seed_of(handed_in.name)}"
     chains, pool = trace.chains, trace.pool
-    whole = len(chains) == header.chains and len(pool) == header.pool
-    if not whole or any([s.t for s in c] != [*range(header.steps + 1)] for c in chains.values()):
+    whole = len(chains) == header.run.chains and len(pool) == header.run.pool
+    if not whole or any(
+        [s.t for s in c] != [*range(header.run.steps + 1)] for c in chains.values()
+    ):
         return "no: the run is not finished"
     run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
-    places = [(k, t) for k in chains for t in range(header.steps + 1)]
+    places = [(k, t) for k in chains for t in range(header.run.steps + 1)]
     for k, t in sorted(chance.sample(places, min(REDRAWN, len(places)))):
         start = chains[k][t - 1] if t else None
         steps = run_chain(

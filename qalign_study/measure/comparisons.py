@@ -93,8 +93,8 @@ class Comparison:
         """The answer extractor, remembering what it has read; None for an open-ended prompt."""
         return (
             None
-            if self.header.extractor is None
-            else _remembering(get_grader(self.header.extractor))
+            if self.header.run.extractor is None
+            else _remembering(get_grader(self.header.run.extractor))
         )
 
     def steps_to(self, t: int) -> list[Step]:
@@ -103,9 +103,9 @@ class Comparison:
 
     def is_right(self, answer: str | None) -> bool | None:
         """Whether an answer is the right one; None where that is not known."""
-        if self.header.reference is None or self.header.extractor is None:
+        if self.header.run.reference is None or self.header.run.extractor is None:
             return None
-        return get_grader(self.header.extractor).is_right(answer, self.header.reference)
+        return get_grader(self.header.run.extractor).is_right(answer, self.header.run.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     steps = comparison.steps_to(cut.t)
     states = methods.chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
-    run = comparison.header
+    header = comparison.header
 
     in_a_row = [sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains]
     chain_cost = sum((step.cost for step in steps), Cost())
@@ -193,13 +193,13 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     pool_cost = sum((sample.cost for sample in pool), Cost())
     of_pool = (len(pool), pool_cost, comparison.pool_spent[cut.n - 1], longest)
     outcomes = []
-    prompt = run.meter.without_reward.prompt_price(run.prompt_tokens, run.prompt_scored)
-    unscored = prompt + run.meter.without_reward.price(pool_cost)
+    prompt = header.meter.without_reward.prompt_price(header.prompt_tokens, header.prompt_scored)
+    unscored = prompt + header.meter.without_reward.price(pool_cost)
     of_votes = (len(pool), replace(pool_cost, scored=0), unscored, longest)
     for rule in RULES.values():
         draws, price = (states, of_chain) if rule.draws == "chain" else (pool, of_pool)
         price = price if rule.reads_reward else of_votes
-        decision = rule.decide(draws, extract, run.target)
+        decision = rule.decide(draws, extract, header.run.target)
         right = None if extract is None else comparison.is_right(decision.answer)
         ess = methods.effective_sample_size
         effective = ess(decision.weights) if rule.is_weighted else None
@@ -222,7 +222,7 @@ def recycled(comparison: Comparison, cut: Cut) -> Decision:
 
 def _burn_in(comparison: Comparison, cut: Cut) -> int:
     """States dropped at a cut: a short cut keeps its last one."""
-    return min(comparison.header.burn_in, cut.t)
+    return min(comparison.header.run.burn_in, cut.t)
 
 
 def _check(comparison: Comparison, cut: Cut) -> None:

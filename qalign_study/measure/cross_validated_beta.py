@@ -73,10 +73,10 @@ def cross_validated(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -
     ids = [[record.id for record in run.records] for run in runs]
     several = [points for points, its in zip(several, ids, strict=True) if its == ids[0]]
     parts = np.array([*map(part_of, ids[0])])
-    reads_beta = runs[0].header.has_reward and runs[0].has_pool
+    reads_beta = runs[0].header.run.has_reward and runs[0].has_pool
     if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not reads_beta:
         return []
-    betas = [runs[0].header.beta * factor for factor in FACTORS]
+    betas = [runs[0].header.run.beta * factor for factor in FACTORS]
     points = []
     for own, id_ in reversed(own_curves().items()):  # rules over samples first
         if RULES[id_].draws == "pool":

@@ -136,7 +136,7 @@ def curves(
     if not records:
         raise InvalidSetting("no problem is done yet; the same 'evaluate' command continues")
     sizes = () if cuts else _sizes(draws, ns)
-    target = Target(draws.header.beta if beta is None else beta, draws.header.sharpness)
+    target = Target(draws.header.run.beta if beta is None else beta, draws.header.run.sharpness)
     rng = np.random.default_rng(seed)
     resampled = resampled_problems(rng, len(records), 1 if cuts else n_bootstrap)
 
@@ -248,7 +248,7 @@ class _Problem:
         """The first draws, chain after chain, shape [1, draws] each."""
         if rule.draws == "pool":
             return _take(self.pool, np.arange(cut.n)[None])
-        kept = slice(min(self.draws.header.burn_in, cut.t), cut.t + 1)
+        kept = slice(min(self.draws.header.run.burn_in, cut.t), cut.t + 1)
         reward = self.chain_reward[kept].T.reshape(1, -1)
         return reward, self.chain_answer[kept].T.reshape(1, -1), np.zeros_like(reward)
 
@@ -372,7 +372,7 @@ def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, A
     """
     shares: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
     for record in draws.records:
-        problem = _Problem(draws, record, draws.header.target)
+        problem = _Problem(draws, record, draws.header.run.target)
         for n, values in shares.items():
             values.append(votes(problem.voters, n, rule, tuple(betas))[0])
     return {n: np.array(values).T for n, values in shares.items()}
@@ -432,7 +432,7 @@ def _resampled_rows(
         rule.id: int(problem.decided(rule, problem.first(rule, cuts[-1]))[0][0]) for rule in rules
     }
     for place, cut in enumerate(cuts):
-        n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
+        n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.run.burn_in, cut.t)
         n_states = n_chains * (cut.t + 1)
         outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
         states = _take_places(

@@ -114,8 +114,8 @@ class Draws:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules that there are draws for; without a reward there is no best of n."""
-        counts = {"chain": self.header.chains, "pool": self.header.pool}
-        rewarded = self.header.has_reward
+        counts = {"chain": self.header.run.chains, "pool": self.header.run.pool}
+        rewarded = self.header.run.has_reward
         rules = (rule for rule in RULES.values() if rewarded or not rule.needs_reward)
         return tuple(rule for rule in rules if counts[rule.draws])
 
@@ -154,7 +154,7 @@ class Draws:
 
     def utility(self, record: Record) -> Array | None:
         """ROUGE-1 of all pairs of an open-ended problem's texts; None where answers are counted."""
-        return rouge1.matrix(record.answers.tolist()) if self.header.open_ended else None
+        return rouge1.matrix(record.answers.tolist()) if self.header.run.open_ended else None
 
 
 def prices(cost: Array, meter: CostModel) -> Array:
@@ -191,9 +191,9 @@ def record_of(
         kept = [-1 if a is None else numbers.setdefault(a, len(numbers)) for a in answers]
         return np.array(kept, dtype=np.int32)
 
-    pool, sharpness = trace.pool, trace.header.sharpness
+    pool, sharpness = trace.pool, trace.header.run.sharpness
     steps = [step for at_t in zip(*trace.chains.values(), strict=False) for step in at_t]
-    corrected = steps if trace.header.move != Run.move else []
+    corrected = steps if trace.header.run.move != Run.move else []
     corrections = np.array([step.log_correction or 0.0 for step in corrected], dtype=np.float64)
     pool_answer = number(pool)
     chain_answer = number(step.proposal for step in steps)
@@ -234,7 +234,7 @@ def measure_of(comparison: Comparison) -> Measure:
     """What can be measured: being right, or else staying the same, or else the reward."""
     if comparison.extract is None:
         return "reward"
-    return "same" if comparison.header.reference is None else "right"
+    return "same" if comparison.header.run.reference is None else "right"
 
 
 def _counts(costs: Iterable[Cost]) -> Array:

@@ -217,7 +217,7 @@ class Report:
             families.setdefault(_family(sets[name]), []).append(name)
         groups: dict[object, list[Evaluated]] = {}
         at = {name: (known or {}).get(name) or curves(results) for name, results in sets.items()}
-        papers_first = sorted(sets.items(), key=lambda item: item[1].header.sharpness != 1)
+        papers_first = sorted(sets.items(), key=lambda item: item[1].header.run.sharpness != 1)
         for name, results in papers_first:
             at_betas = families[_family(results)]
             stated = at_betas[0] == name
@@ -227,7 +227,7 @@ class Report:
                 points += cross_validated([at[other] for other in at_betas], runs)
             folder = (folders or {}).get(name)
             one = Evaluated(name, tuple(points), results, stated, folder)
-            stated_beta = sets[at_betas[0]].header.beta
+            stated_beta = sets[at_betas[0]].header.run.beta
             groups.setdefault((_models(results), stated_beta), []).append(one)
         self.groups = tuple(map(Group, groups.values()))
         self.sets = tuple(each for group in self.groups for each in group.sets)
@@ -243,7 +243,7 @@ class Report:
 
         rows: list[dict[str, object]] = []
         for group in self.groups:
-            models = {"lm": group.header.lm, "rm": group.header.rm}
+            models = {"lm": group.header.run.lm, "rm": group.header.run.rm}
             for line in group.lines:
                 best = {n: line.row(n).best for n in {p.n for p in line.points}}
                 measured: list[Point | Difference] = [*line.points, *line.differences]
@@ -274,7 +274,12 @@ class Report:
         parts = [
             pd.DataFrame(
                 {
-                    **{"lm": header.lm, "rm": header.rm, "beta": header.beta, "move": header.move},
+                    **{
+                        "lm": header.run.lm,
+                        "rm": header.run.rm,
+                        "beta": header.run.beta,
+                        "move": header.run.move,
+                    },
                     **{"set": each.name, "problem": [r.id for r in each.results.records]},
                     **{"method": p.method, "n": p.n, "value": p.each, "spent": p.spent},
                 }
@@ -311,12 +316,12 @@ def _models(results: Results) -> object:
     How long a response may be is a matter of the set; a right answer and a text as it was asked for
     are two matters.
     """
-    header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
-    models = header.lm, header.lm_revision, header.rm, header.rm_revision
-    return (*models, base, header.sharpness, header.move, header.open_ended)
+    header, base = results.header, replace(results.header.run.sampling, max_new_tokens=0)
+    models = header.run.lm, header.lm_revision, header.run.rm, header.rm_revision
+    return (*models, base, header.run.sharpness, header.run.move, header.run.open_ended)
 
 
 def _family(results: Results) -> object:
     """What results of one set share that differ in the chain's beta, and in how far they went."""
     header = results.header
-    return (_models(results), header.sampling, header.chains, header.digest)
+    return (_models(results), header.run.sampling, header.run.chains, header.digest)

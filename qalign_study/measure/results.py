@@ -25,6 +25,7 @@ from qalign_core.decide.methods import consensus
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.store import write_whole
 from qalign_core.record.trace import SetHeader, Trace, grows
+from qalign_core.run import Run
 from qalign_core.types import Array
 from qalign_core.validation import first_line, read_file, short_repr
 from qalign_study.export.dataframes import to_frame
@@ -54,7 +55,7 @@ class Results(Draws):
 
     def __repr__(self) -> str:
         header, n = self.header, f"{len(self.records)} of {len(self.header.problems)} problems"
-        return f"<Results of {header.task or 'a set'}: {n}, {header.lm} with {header.rm}>"
+        return f"<Results of {header.task or 'a set'}: {n}, {header.run.lm} with {header.run.rm}>"
 
     @property
     def n_missing(self) -> int:
@@ -231,7 +232,10 @@ def answer_of(problem: Problem, trace: Trace) -> Answer:
 
 def _columns(header: SetHeader) -> _Columns:
     """The arrays of such results: log-probabilities only where the target asks for them."""
-    optional = {"_log_prob": header.sharpness != 1.0, "_correction": header.move != SetHeader.move}
+    optional = {
+        "_log_prob": header.run.sharpness != 1.0,
+        "_correction": header.run.move != Run.move,
+    }
     left_out = tuple(ending for ending, is_stored in optional.items() if not is_stored)
     return {name: columns for name, columns in _COLUMNS.items() if not name.endswith(left_out)}
 
@@ -292,7 +296,7 @@ def _check_arrays(record: Record, columns: _Columns) -> None:
 
 def _check_problems(results: Results) -> None:
     """Refuse records that are not of the problems that the header names, or too long for it."""
-    ids, most = [record.id for record in results.records], results.header.pool
+    ids, most = [record.id for record in results.records], results.header.run.pool
     if len(set(ids)) < len(ids) or not set(ids) <= set(results.header.problems):
         raise ValueError("results of problems that its settings do not name")
     for record in results.records:

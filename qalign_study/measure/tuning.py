@@ -21,6 +21,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import SUFFIX
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import Trace, TraceHeader
+from qalign_core.run import Run
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Cost, Step
 from qalign_core.validation import check_count
@@ -255,27 +256,20 @@ async def propose(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    beta, sharpness = target.beta, target.sharpness
-    header = TraceHeader(beta=beta, sharpness=sharpness, move=move, steps=steps)
-    draws, spent = await walk(
-        lm, rm, [Problem("", prompt) for prompt in prompts], header=header, seed=seed
-    )
+    run = Run(beta=target.beta, sharpness=target.sharpness, move=move, steps=steps, seed=seed)
+    draws, spent = await walk(lm, rm, [Problem("", prompt) for prompt in prompts], run)
     proposals = proposals_of(draws, first=steps // 4 + 1)
     assert proposals is not None, "every chain has made steps"
     return proposals, spent
 
 
 async def walk(
-    lm: LanguageModel,
-    rm: RewardModel,
-    problems: Sequence[Problem],
-    *,
-    header: TraceHeader,
-    seed: int,
+    lm: LanguageModel, rm: RewardModel, problems: Sequence[Problem], run: Run
 ) -> tuple[Draws, Cost]:
-    """Run a chain a problem, all at once, as a header says; what was drawn, and the tokens."""
-    run = {"target": header.target, "move": header.move, "steps": header.steps, "seed": seed}
-    walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **run)
+    """Run one chain per problem, all at once; return what was drawn, and the tokens."""
+    settings = {"target": run.target, "move": run.move, "steps": run.steps, "seed": run.seed}
+    walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **settings)
+    header = TraceHeader(run)
     records = tuple(
         record_of(Trace.collect(steps, header), problem.extract, problem.is_right)
         for steps, problem in zip(walks, problems, strict=True)
@@ -309,9 +303,9 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
         return np.concatenate(parts)
 
-    target = draws.header.target
+    target = draws.header.run.target
     correction: tuple[Array, ...]
-    if draws.header.move == SUFFIX:
+    if draws.header.run.move == SUFFIX:
         correction = length_ratio(new=of(new, "length"), old=of(old, "length"))
     else:
         correction = (of(new, "correction").astype(np.float64),)
@@ -439,7 +433,7 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
         decide = record.vote(draws.utility(record))
         reward = record.pool_reward.astype(np.float64)
         answer = record.pool_answer.astype(np.int64)
-        weights = softmax(reward, column, record.pool_tilt(draws.header.sharpness))
+        weights = softmax(reward, column, record.pool_tilt(draws.header.run.sharpness))
         won = decide(np.broadcast_to(answer, weights.shape), weights)
         effective = 1 / (weights**2).sum(axis=1)
         known = record.is_right(won), weights @ reward, kl_from_base(weights), effective
@@ -522,11 +516,11 @@ async def tune_sharpness(
     tried = []
     for sharpness in sorted(set(sharpnesses)):
         first = replace(start, sharpness=sharpness)
-        header = TraceHeader(rm=rm.id, sharpness=first.sharpness, beta=first.beta, move=move,
-                             steps=steps, burn_in=steps // 4,
-                             extractor=problems[0].extractor)  # fmt: skip
+        run = Run(rm=rm.id, sharpness=first.sharpness, beta=first.beta, move=move,
+                  steps=steps, burn_in=steps // 4, seed=seed + rounds,
+                  extractor=problems[0].extractor)  # fmt: skip
         tuned = None
-        if header.has_reward:
+        if run.has_reward:
             try:
                 tuned = await tune_beta(lm, rm, prompts, acceptance=acceptance, start=first,
                                         move=move, steps=steps, rounds=rounds,
@@ -534,8 +528,8 @@ async def tune_sharpness(
             except NoBeta as failed:
                 tried.append(Tried(first.sharpness, None, None, failed.cost))
                 continue
-            header = replace(header, beta=tuned.beta)
-        draws, spent = await walk(lm, rm, problems, header=header, seed=seed + rounds)
+            run = run.with_changes(beta=tuned.beta)
+        draws, spent = await walk(lm, rm, problems, run)
         (right,) = curves(draws, budget="samples", ns=[steps + 1])
         cost = spent + tuned.cost if tuned else spent
         tried.append(Tried(first.sharpness, tuned, right, cost))

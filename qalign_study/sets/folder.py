@@ -98,9 +98,9 @@ async def run_set(
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
     headers = [make_header(lm, rm, each) for each in runs]
     folder = Path(folder)
-    of_each = {"prompt": "", "reference": None, "extractor": problems[0].extractor}
+    shared = run.with_changes(prompt="", reference=None, extractor=problems[0].extractor)
     header = SetHeader(
-        **header_fields(lm, rm, run) | of_each,
+        **header_fields(lm, rm, shared),
         task=task,
         command=command,
         source=source,

@@ -174,12 +174,12 @@ def beside_the_papers(path: Path) -> Difference | None:
     evaluated, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
     n = 0 if path.is_dir() else evaluated.level
     header = evaluated.results.header
-    as_in_paper = (header.sharpness, header.move) == (1, "suffix")
-    if as_in_paper or not (header.has_reward and plain.exists() and n):
+    as_in_paper = (header.run.sharpness, header.run.move) == (1, "suffix")
+    if as_in_paper or not (header.run.has_reward and plain.exists() and n):
         return None
     usual, ids = read(plain), [record.id for record in evaluated.results.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))
-    one, other = ((h.lm, h.rm, h.beta, h.task) for h in (usual.header, header))
+    one, other = ((h.run.lm, h.run.rm, h.run.beta, h.task) for h in (usual.header, header))
     if one != other or [record.id for record in same.records] != ids:
         return None
     chain, papers_chain = (

@@ -46,7 +46,7 @@ def of(points: Iterable[Point], method: Curve) -> list[Point]:
 
 def _rules(group: Group) -> list[tuple[str, str, list[Point]]]:
     """The rules that a group was decided by: the id, the name and the points of each."""
-    is_open = group.header.open_ended
+    is_open = group.header.run.open_ended
     rules = [(id_, curve_name(id_, is_open), of(group.points, id_)) for id_ in RULES]
     return [rule for rule in rules if rule[2]]
 
@@ -71,7 +71,7 @@ def errors(
     more: Sequence[Line] = (),
 ) -> Figure:
     """Wrong answers of the rules, of those at their own beta, and of any of n, against compute."""
-    is_open, lines = group.header.open_ended, list(more)
+    is_open, lines = group.header.run.open_ended, list(more)
     for method in (*RULES, "any", *own_curves()):
         if mine := of(points, method):
             plain = method == "any" or method in own_curves()
@@ -91,14 +91,14 @@ _WRONG = Axis("wrong answers", text=as_percent, zero=True)
 
 def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
     """The figure that the paper begins with: error against compute, averaged over sets."""
-    unit, is_open = main.unit, main.header.open_ended
+    unit, is_open = main.unit, main.header.run.open_ended
     notes = [
         "Lower is better. Bands are 95% over problems. No rule that chooses among samples can be "
         f"below the dotted line, {in_a_sentence(curve_name('any', is_open))}."
     ]
     more, looks = [], iter(OTHER_LMS)
-    for group in (each for each in rest if each.header.lm != main.header.lm):
-        lm = group.header.lm
+    for group in (each for each in rest if each.header.run.lm != main.header.run.lm):
+        lm = group.header.run.lm
         theirs = {each.problems: each.points for each in group.different}
         wanted = [each.problems for each in main.different]
         look = next(looks, None)
@@ -127,8 +127,8 @@ def multiples(groups: Sequence[Group]) -> Section:
 
     def models_line(each: Evaluated, group: Group) -> str:
         header = each.results.header
-        words = target_of(header) + f", {header.chains} chains" * (header.chains > 1)
-        return words + (f"; {models_of(header)}" if group is not groups[0] else "")
+        words = target_of(header.run) + f", {header.run.chains} chains" * (header.run.chains > 1)
+        return words + (f"; {models_of(header.run)}" if group is not groups[0] else "")
 
     panels = [
         errors(each.points, group, each.name, models_line(each, group))
@@ -164,7 +164,7 @@ def waits(main: Group) -> Section | None:
     """How long one waits: tokens that are written one after another."""
     by_chains: dict[int, list[Sequence[Point]]] = {}
     for each in (each for each in main.sets if each.stated):
-        by_chains.setdefault(each.results.header.chains, []).append(each.points)
+        by_chains.setdefault(each.results.header.run.chains, []).append(each.points)
     chains = zip(sorted(by_chains.items()), ("chain", *OTHER_LMS), strict=False)
     candidates = [
         (look, "one chain" if n == 1 else f"{n} chains", of(averaged(of_each), chain_vote.id))
@@ -190,9 +190,14 @@ def mixtures(main: Group) -> Section | None:
     """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
     first = main.different[0]
     header = first.results.header
-    if not header.has_reward or header.target.is_sharp:  # that is no tilt of the rewards' law
+    if (
+        not header.run.has_reward or header.run.target.is_sharp
+    ):  # that is no tilt of the rewards' law
         return None
-    fitted, under = "mixture fitted to the rewards of samples", f"under β = {number(header.beta)}"
+    fitted, under = (
+        "mixture fitted to the rewards of samples",
+        f"under β = {number(header.run.beta)}",
+    )
     panels: list[Figure] = []
     for record in sorted(first.results.records, key=lambda record: fold_of(record.id)):
         if len(panels) == PANELS:
@@ -212,7 +217,7 @@ def mixtures(main: Group) -> Section | None:
         ]
         note = f"{len(mixture.weights)} component{'s' * (len(mixture.weights) > 1)}"
         try:
-            tilted, n = tilt(mixture, header.beta).density(grid).tolist(), len(rewards)
+            tilted, n = tilt(mixture, header.run.beta).density(grid).tolist(), len(rewards)
             beta = best_of_n_as_alignment(mixture, n).beta
             note += f"; best-of-{n} is like β = {number(beta)}"
             lines.append(Line("target", grid.tolist(), tilted, name=under, markers=False))
@@ -245,7 +250,7 @@ def proxy(group: Group) -> Figure:
 
 def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     """Draw other betas' results on the same samples: accuracy, acceptance, distance to the base."""
-    is_open, header = group.header.open_ended, group.header
+    is_open, header = group.header.run.open_ended, group.header
     x, tuned = [p.beta for p in points], [p for p in points if p.acceptance is not None]
     right = [p.accuracy for p in points]
     ends = [p.low for p in points], [p.high for p in points]
@@ -254,7 +259,7 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     for chain in of(group.points, chain_vote.id)[-1:]:
         at = [f"this run: {percent(chain.value)} right"]
         name = curve_name(chain_vote.id, is_open)
-        lines.append(Line(chain_vote.id, [header.beta], [chain.value], labels=at, name=name))
+        lines.append(Line(chain_vote.id, [header.run.beta], [chain.value], labels=at, name=name))
     accepted = [p.acceptance or 0.0 for p in tuned]
     labels = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in tuned]
     changes = Line(
@@ -262,8 +267,8 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     )
     labels = [f"β {p.beta:.3g}: {p.kl:.2f} nats" for p in points]
     distance = Line("base", x, [p.kl for p in points], labels=labels, name="distance")
-    most = Line("any", [x[0], x[-1]], [math.log(header.pool)] * 2, name="log n", markers=False)
-    here = (header.beta, "β of this run")
+    most = Line("any", [x[0], x[-1]], [math.log(header.run.pool)] * 2, name="log n", markers=False)
+    here = (header.run.beta, "β of this run")
     share, nats = (
         Axis("changes accepted", text=as_percent, zero=True),
         Axis("nats", text=_plain, zero=True),

@@ -63,7 +63,7 @@ def draws_csv(comparison: Comparison) -> str:
     """
     frame = to_frame(comparison.trace)
     cut = full_cut(comparison) if comparison.ready else Cut(-1, 0)
-    run, kept = comparison.header, comparison.pool[: cut.n]
+    run, kept = comparison.header.run, comparison.pool[: cut.n]
     weights = importance_weights([s.reward for s in kept], run.target, kept)
     n_states = len(comparison.chains) * (cut.t + 1)
     states = frame["t"].where(frame["source"] == "chain") <= cut.t
@@ -87,13 +87,13 @@ def to_latex(report: Report) -> str:
         "% ahead of each other rule, paired.",
     ]
     for group in report.groups:
+        run = group.header.run
         caption = (
-            f"{group.header.lm} with {group.header.rm}, {target_of(group.header)}, at the compute "
-            f"of {group.n:,} samples: "
+            f"{run.lm} with {run.rm}, {target_of(run)}, at the compute of {group.n:,} samples: "
         )
         kinds = "right answers in %", "paired differences in points"
         for own, end in ((False, "."), (True, ", each method at its own β.")):
-            pair = tables(group.rows, own=own, open_ended=group.header.open_ended)
+            pair = tables(group.rows, own=own, open_ended=run.open_ended)
             captioned = zip(pair, kinds, strict=False)
             parts += [_latex(each, caption + what + end) for each, what in captioned]
     return "\n".join(parts)

@@ -126,5 +126,5 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     return (
         head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
         + f'<body><h1>QAlign report: {", ".join(map(text, names))}</h1><p class="soft">{count}; '
-        f"{text(models_of(main.header))}.</p>{content}</body></html>\n"
+        f"{text(models_of(main.header.run))}.</p>{content}</body></html>\n"
     )

@@ -60,7 +60,7 @@ def list_problems(
         record = results.records[k]
         problem = known.get(record.id)
         shares = {
-            curve_name(m, results.header.open_ended): f"{100 * at[m].each[k]:.0f}"
+            curve_name(m, results.header.run.open_ended): f"{100 * at[m].each[k]:.0f}"
             for m in table_columns()
             if m in at
         }
@@ -103,22 +103,22 @@ def _outcome_cells(record: Record, header: SetHeader, graded: bool) -> dict[str,
     """Return a problem's cells on its chains: answer, votes, mean reward and R-hat."""
     if not len(record.chain_reward):
         return dict.fromkeys(("Answer", "Votes", "Reward", "R-hat"), "–")
-    first = header.burn_in * record.n_chains
+    first = header.run.burn_in * record.n_chains
     states = record.state_of[min(first, len(record.state_of) - record.n_chains) :]
     answers, rewards = record.chain_answer[states].astype(np.int64), record.chain_reward[states]
     answers = answers.reshape(-1, record.n_chains).T.ravel()  # chain after chain
-    if header.open_ended:
+    if header.run.open_ended:
         won = int(answers[-1])
     else:
         each = np.ones((1, len(answers)))
         won = int(vote(answers[None], each, len(record.answers))[0])
     votes = float((answers == won).mean()) if won >= 0 else 0.0
     verdict = ("right" if won >= 0 and record.right[won] else "wrong") * graded
-    answer = "" if header.open_ended else str(record.answers[won]) if won >= 0 else "none"
+    answer = "" if header.run.open_ended else str(record.answers[won]) if won >= 0 else "none"
     mixing = agreement(rewards.reshape(-1, record.n_chains).T.tolist())
     return {
         "Answer": ", ".join(filter(None, (answer, verdict))) or "–",
-        "Votes": "–" if header.open_ended else percent(votes),
+        "Votes": "–" if header.run.open_ended else percent(votes),
         "Reward": number(float(rewards.mean())),
         "R-hat": str(mixing) + ", not mixed" * (mixing.rhat is not None and not mixing.is_mixed),
     }

@@ -88,12 +88,12 @@ def largest_first(report: Report) -> list[Group]:
 
 def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
     """Accuracy of every method on every set, and what QAlign has more than each other."""
-    open_ended = group.header.open_ended
+    open_ended = group.header.run.open_ended
     whole = (row for row in group.rows[::-1] if "any" in row.points and row.n == group.n)
     spent = next((row.points["any"].spent for row in whole), None)
     at = f"{group.n:,} samples" + (f" ({si(spent, group.unit)} per problem)" if spent else "")
     intro = (
-        f"{text(models_of(group.header))}. Right answers in percent, with 95% intervals over "
+        f"{text(models_of(group.header.run))}. Right answers in percent, with 95% intervals over "
         f"problems, at the compute of {at}. Bold: ahead of each of the other rules by its paired "
         "difference."
         f"{' A cell links to its problems.' if numbers else ''} Below: QAlign minus each other "
@@ -190,27 +190,27 @@ def describe_run(each: Evaluated) -> dict[str, str]:
     overall, changed = acceptance.overall.value, acceptance.changed.value
     missing = f", {each.results.n_missing:,} not done" if each.results.n_missing else ""
     longest = max((len(record.chain_reward) for record in each.results.records), default=0)
-    chain = f"chains of up to {longest // max(1, header.chains):,} states"
+    chain = f"chains of up to {longest // max(1, header.run.chains):,} states"
     return {
         "Problems": f"{len(each.results.records):,} of {header.task or 'a set'}{missing}",
         "What is right": _describe_grading(each.results),
-        "Language model": f"{header.lm} {short_revision(header.lm_revision)}".strip(),
-        "Reward model": f"{header.rm} {short_revision(header.rm_revision)}".strip(),
-        "Target, temperature": f"{target_of(header)}; {number(header.sampling.temperature)}",
+        "Language model": f"{header.run.lm} {short_revision(header.lm_revision)}".strip(),
+        "Reward model": f"{header.run.rm} {short_revision(header.rm_revision)}".strip(),
+        "Target, temperature": f"{target_of(header.run)}; {number(header.run.temperature)}",
         "Accepted proposals": "–"
         if overall is None or changed is None
         else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
-        "Samples per problem": f"{header.pool:,}; {chain}",
-        "Seed, date": f"{header.seed}, {header.created[:10]}",
+        "Samples per problem": f"{header.run.pool:,}; {chain}",
+        "Seed, date": f"{header.run.seed}, {header.created[:10]}",
         "Command": Markup(f"<code>{html.escape(header.command)}</code> {text(header.source)}"),
     }
 
 
 def _describe_grading(results: Results) -> str:
     header = results.header
-    if header.extractor is not None and is_file_name(header.extractor):
-        return f"an answer that {title_of(header.extractor)} calls right"
-    if not header.open_ended:
+    if header.run.extractor is not None and is_file_name(header.run.extractor):
+        return f"an answer that {title_of(header.run.extractor)} calls right"
+    if not header.run.open_ended:
         return "an answer that means the same as the known one"
     rules = {getattr(problem.check, "right", CONSTRAINTS) for problem in results.problems}
     return " or ".join(sorted(rules)) or CONSTRAINTS

@@ -271,11 +271,11 @@ def test_two_turns_through_the_serve_layer_are_the_run_drawn_directly(server):
         turns += [first.choices[0].message, {"role": "user", "content": "And then?"}]
         second = client.chat.completions.create(messages=turns, seed=9, **options)
         traces = [trace_of(address, answer) for answer in (first, second)]
-    assert traces[0].header.prompt != traces[1].header.prompt
+    assert traces[0].header.run.prompt != traces[1].header.run.prompt
 
     async def direct(trace, seed):
         how = {"beta": 0.5, "steps": 6, "seed": seed}
-        chain = run_chain(connect(server), reward, trace.header.prompt, **how)
+        chain = run_chain(connect(server), reward, trace.header.run.prompt, **how)
         return tuple([step async for step in chain])
 
     for answer, trace in zip((first, second), traces, strict=True):
@@ -283,6 +283,6 @@ def test_two_turns_through_the_serve_layer_are_the_run_drawn_directly(server):
         texts = [step.state.response.text for step in trace.steps]
         assert answer.choices[0].message.content in texts
         assert "left_out" not in answer.choices[0].qalign
-    assert [each["role"] for each in messages_of(traces[1].header.prompt)] == [
+    assert [each["role"] for each in messages_of(traces[1].header.run.prompt)] == [
         *("system", "user", "assistant", "user")
     ]
