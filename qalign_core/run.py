@@ -1,7 +1,7 @@
 """The settings of one run: parsed, checked, limited and printed in this module only.
 
 `Run` is created where settings enter (command line, endpoint, form, link, header of a trace). Each
-field declares its default, label, help text and range, and all of these interfaces take their
+field declares its default, help text and range, and all of these interfaces take their
 options from the fields, so a new setting is one new field:
 
     >>> run = Run.read({"prompt": "What is 2 + 2?", "beta": "0.5"}).check()
@@ -76,7 +76,6 @@ class Limits:
 
 def setting(
     default: Any,
-    label: str,
     help: str,
     *,
     min: float = -math.inf,
@@ -89,14 +88,13 @@ def setting(
 
     Args:
         default: the default value.
-        label: the label in forms.
         help: the help text of forms, options and endpoints.
         min, max: the range of a number, ends included.
         cap: the field of `Limits` that bounds it on a server.
         choices: the allowed values of a text.
         page: True if forms and links on pages include it.
     """
-    metadata = {"label": label, "help": help, "min": min, "max": max, "cap": cap}
+    metadata = {"help": help, "min": min, "max": max, "cap": cap}
     return field(default=default, metadata={**metadata, "choices": choices, "page": page})
 
 
@@ -116,14 +114,12 @@ class Sampling:
 
     temperature: float = setting(
         1.0,
-        "Temperature",
         "temperature of the language model; 1 leaves it unchanged",
         min=0.05,
         max=5.0,
     )
     max_new_tokens: int = setting(
         256,
-        "Length limit",
         "maximum tokens in a response, including the end token",
         min=1,
         max=10**6,
@@ -131,14 +127,12 @@ class Sampling:
     )
     top_p: float = setting(
         1.0,
-        "Top-p",
         "draw from the most likely tokens with this total probability; 1 is off",
         min=1e-6,
         max=1.0,
     )
     top_k: int = setting(
         0,
-        "Top-k",
         "draw from this many of the most likely tokens; 0 is off",
         min=0,
         max=10**6,
@@ -192,63 +186,54 @@ class Run(Sampling):
     cost of the pool (at most `steps` proposals).
     """
 
-    prompt: str = setting("", "Problem", "the text that the model answers", cap="prompt")
+    prompt: str = setting("", "the text that the model answers", cap="prompt")
     reference: str | None = setting(
         None,
-        "Known answer, if any",
         "the right answer, if known; neither model sees it",
         cap="prompt",
     )
     extractor: str | None = setting(
         "number",
-        "Answers to vote on",
         "how the final answer is read from a text (number, choice, option, boxed, text, amounts, "
         "or FILE.py:NAME); 'none' for an open-ended prompt",
         choices=EXTRACTORS,
     )
-    lm: str = setting("embedded", "Language model", "language model", cap="prompt")
-    rm: str = setting(
-        "embedded", "Reward model", 'reward model, or a sum: "0.7*A + 0.3*B"', cap="prompt"
-    )
+    lm: str = setting("embedded", "language model", cap="prompt")
+    rm: str = setting("embedded", 'reward model, or a sum: "0.7*A + 0.3*B"', cap="prompt")
     beta: float = setting(
         1.0,
-        "β (beta)",
         "small: follow the reward; large: stay close to the model",
         min=1e-3,
         max=1e3,
     )
     sharpness: float = setting(
         1.0,
-        "Sharpness (κ)",
         "power of the model's own probability in the target; 1 as in the paper",
         min=1.0,
         max=100.0,
     )
     move: str = setting(
         "suffix",
-        "Moves",
         "how proposals are made: suffix, entropy, or a mix such as 0.5*suffix+0.5*block(:)",
         max=300,
     )
-    steps: int = setting(64, "Steps", "proposals in each chain", min=0, max=MAX_STEPS, cap="steps")
-    chains: int = setting(1, "Chains", "independent chains", min=1, max=10**4, cap="chains")
+    steps: int = setting(64, "proposals in each chain", min=0, max=MAX_STEPS, cap="steps")
+    chains: int = setting(1, "independent chains", min=1, max=10**4, cap="chains")
     seed: int = setting(
-        7, "Seed", "the same seed and settings give everybody the same run", min=0, max=2**31 - 1
+        7, "the same seed and settings give everybody the same run", min=0, max=2**31 - 1
     )
     burn_in: int = setting(
         0,
-        "Burn-in",
         "number of early states that are not counted",
         min=0,
         max=10**7,
         cap="steps",
     )
     pool: int = setting(
-        64, "Pool", "independent samples of the model alone", min=0, max=10**7, cap="samples"
+        64, "independent samples of the model alone", min=0, max=10**7, cap="samples"
     )
     matched: str = setting(
         "none",
-        "Equal compute",
         "chain or pool: the one that stops once it has cost as much as the other",
         choices=("none", "pool", "chain"),
         page=False,
@@ -444,10 +429,7 @@ def _check(name: str, value: Any, setting: Mapping[str, Any], limits: Limits | N
         high = min(high, getattr(limits, setting["cap"]))
     if isinstance(value, str):
         if len(value) > high:
-            raise InvalidPrompt(
-                f"the {setting['label'].lower()} has {len(value):,} characters; "
-                f"{high:,} at most{where}"
-            )
+            raise InvalidPrompt(f"{name} has {len(value):,} characters; {high:,} at most{where}")
         own = name == "extractor" and limits is None and is_file_name(value)  # not on a server
         if setting["choices"] and value not in setting["choices"] and not own:
             raise InvalidSetting(

@@ -56,7 +56,7 @@ def command_line(folder: Path, name: str, value: str) -> dict[str, object]:
 def page(name: str, value: str) -> dict[str, object]:
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
     demo = app.build_app(runs)
-    label = Run.__dataclass_fields__[name].metadata["label"]
+    label = name.replace("_", " ").capitalize()
     components = {c["id"]: c["props"] for c in demo.config["components"]}
     buttons = {id: props.get("elem_id") for id, props in components.items()}
     widgets = {id for id, props in components.items() if props.get("label") == label}

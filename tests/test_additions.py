@@ -54,7 +54,7 @@ def test_a_lesson_is_a_file_and_a_new_fact_a_method(
 class Warmer(Run):
     """A run with one setting more."""
 
-    warmth: float = setting(0.5, "Warmth", "how warm it is", min=0.0, max=1.0)
+    warmth: float = setting(0.5, "how warm it is", min=0.0, max=1.0)
 
 
 def test_a_setting_is_a_field_of_run_and_is_found_in_options_links_and_forms(

@@ -101,7 +101,7 @@ BAD_CALLS = [
     ({"steps": 4.7}, "steps must be a whole number, got 4.7"),
     ({"steps": True}, "steps must be a whole number, got True"),
     ({"steps": 10**300}, "steps must be a whole number, got a whole number beyond 2^53"),
-    ({"reference": "x" * 5000}, "the known answer, if any has 5,000 characters; 4,000 at most"),
+    ({"reference": "x" * 5000}, "reference has 5,000 characters; 4,000 at most"),
     ({"extractor": "magic"}, "extractor must be one of number"),
     ({"lm": "no-such-model"}, "this server does not offer 'no-such-model'; choose embedded"),
     ({"rm": "http://localhost:8001"}, "this server does not offer"),

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {each.name: each.metadata for each in fields(Run)}
 AFTER = "    seed: int = setting("
-ADDED = '    patience: int = setting(3, "Patience", "how long to wait", min=0, max=9)\n'
+ADDED = '    patience: int = setting(3, "how long to wait", min=0, max=9)\n'
 
 
 @pytest.fixture(scope="module")

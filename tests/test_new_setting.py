@@ -117,8 +117,7 @@ print("all of it")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_is_one_field(name: str, tmp_path: Path) -> None:
     owner, kind, default, value = SETTINGS[name]
-    label = name.replace("_", " ").capitalize()
-    field = f'    {name}: {kind} = setting({default}, "{label}", "new here", min=0, max=9)\n\n'
+    field = f'    {name}: {kind} = setting({default}, "new here", min=0, max=9)\n\n'
     place = PLACES[owner]
     edits = {"qalign_core/run.py": (place, field + place)}
     copy = changed_copy(tmp_path, edits)

@@ -23,6 +23,21 @@ ANSWERS = {
     "None: open-ended": NO_EXTRACTOR,
 }
 """The ways to read answers, by their titles."""
+LABELS = {
+    "prompt": "Problem",
+    "reference": "Known answer, if any",
+    "extractor": "Answers to vote on",
+    "lm": "Language model",
+    "rm": "Reward model",
+    "beta": "β (beta)",
+    "sharpness": "Sharpness (κ)",
+    "move": "Moves",
+    "burn_in": "Burn-in",
+    "max_new_tokens": "Length limit",
+    "top_p": "Top-p",
+    "top_k": "Top-k",
+}
+"""The labels of settings whose label is not their name."""
 SLIDERS = {"steps": 1, "chains": 1, "temperature": 0.05, "max_new_tokens": 1, "burn_in": 1}
 """The settings that are sliders, and their step; they reach as far as a run and the server."""
 
@@ -102,7 +117,7 @@ class RunForm:
 
     def _common_options(self, name: str) -> dict[str, Any]:
         """Return the options that every widget of a setting has."""
-        label = Run.settings()[name].metadata["label"]
+        label = LABELS.get(name, name.replace("_", " ").capitalize())
         return {"label": label, "elem_id": f"{self._page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
