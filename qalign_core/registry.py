@@ -305,7 +305,7 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     """Load a reward model by registry id, folder, hub id or address, once for all callers.
 
     "0.7*A + 0.3*B" is the weighted sum of others (`CompositeReward`), "mean(A, B)" their mean,
-    "min(A, B)" the least of them. Other names with a prefix are in the table `rewards.kinds`:
+    "min(A, B)" the least of them. Other names with a prefix are in the table of `rewards.kinds`:
     "judge:LM" is a language model that grades; "mood", "plain", "length:N" and "contains:WORD" read
     the text alone.
 

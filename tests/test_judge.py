@@ -9,7 +9,7 @@ from toys import ToyLM
 
 from qalign_core import registry
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
-from qalign_core.rewards.judge import GRADES, JudgeReward, read_grade
+from qalign_core.rewards.kinds.judge import GRADES, JudgeReward, read_grade
 from qalign_core.rewards.names import reward_named
 from qalign_core.types import Response
 

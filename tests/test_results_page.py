@@ -305,7 +305,7 @@ def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does
     above = brief(list(paired(summary.points, "qalign", "any"))[-1])
     text = re.sub("<[^>]+>", "", show(FOLDER / "inventory.zip")[0])
     assert interval_text(list(paired(summary.points, "qalign", "any"))[-1]) in text
-    sentences = findings_html(summary.points, summary.results.header)
+    sentences = findings_html(summary.points, summary.results.header.run)
     assert above in sentences.replace(" percentage points (95% CI ", " (")
 
 
@@ -373,7 +373,7 @@ def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_
         row = f"| {name} | {at} | {100 * (mine.value - d.value):.1f} ("
         assert row in docs
         assert f" | {value} ({low} to {high})" in docs[docs.index(row) :].split("\n")[0]
-        html = findings_html(summary.points, summary.results.header, d)
+        html = findings_html(summary.points, summary.results.header.run, d)
         stands = "is behind" if name == "long" else "is not significantly different from"
         assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in html
     for other in ("shifted", "shifted-power"):
@@ -393,7 +393,7 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
     assert d is not None
     assert d.n == 64
     assert d.low > 0
-    html = findings_html(summary.points, summary.results.header, d)
+    html = findings_html(summary.points, summary.results.header.run, d)
     assert "QAlign with the moves 0.5*suffix+0.5*block(:) is ahead of QAlign with suffix" in html
     assert beside_the_papers(fresh[-2]) is None, "suffix moves are the paper's"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from house import changed_copy, run_in
 
 from components.common.reward import typed_rewards
 from components.session.offer import Offer, needs_gpu
@@ -133,6 +135,43 @@ def test_a_registry_of_ones_own_names_it(added, tmp_path, monkeypatch):
             assert facts_of("rm", "mine")[0].reads_text
     finally:
         registry.entries.cache_clear()
+
+
+FILE = '''"""A reward of a stranger."""
+
+from qalign_core.rewards.kinds.texts import text_kind
+
+
+@text_kind("shouts", argument="SIGN", noun="a sign", example="!")
+def _shouts(argument):
+    return lambda text: float(text.count(argument or "!"))
+'''
+
+CHECK = """
+from components.common.reward import typed_rewards
+from qalign_core import collect, load_language_model, load_reward_model, run_chain
+from qalign_study.commands import main
+
+print(typed_rewards())
+lm, rm = load_language_model("embedded", max_new_tokens=4), load_reward_model("shouts:!")
+steps = collect(run_chain(lm, rm, "2 + 2?", beta=1.0, steps=1, seed=1))
+print([step.state.reward == step.state.response.text.count("!") for step in steps])
+try:
+    main(["run", "--help"])
+except SystemExit:
+    print("the end")
+"""
+
+
+@pytest.mark.slow
+def test_a_kind_of_reward_is_one_file(tmp_path: Path) -> None:
+    """A copy of the source with a file more, as a stranger would add it."""
+    copy = changed_copy(tmp_path, {"qalign_core/rewards/kinds/shouts.py": ("", FILE)})
+    offered, is_score, *help_text, end = run_in(copy, CHECK).splitlines()
+    assert "shouts:!" in offered
+    assert is_score == "[True, True]"
+    assert any("shouts:SIGN" in line for line in help_text)
+    assert end == "the end"
 
 
 def test_without_the_kind_its_name_is_unknown():

@@ -20,7 +20,7 @@ from qalign_core.chain.cost import draw_cost, meter_of, prompt_scored, reading_o
 from qalign_core.errors import InvalidSetting, ModelLoadError
 from qalign_core.record.format import parse_trace
 from qalign_core.registry import entries_of, load_reward_model
-from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE
+from qalign_core.rewards.kinds.texts import MOST_MOOD, WORST_GRADE
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
 from qalign_study.commands import main

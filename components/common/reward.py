@@ -12,7 +12,7 @@ import gradio as gr
 from components.common.options import PRIVATE
 from components.session.offer import Offer
 from qalign_core.errors import InvalidSetting
-from qalign_core.rewards.kinds import KINDS
+from qalign_core.rewards.kinds import reward_kinds
 from qalign_core.rewards.names import reward_named
 
 SHARE = 0.3
@@ -23,7 +23,7 @@ HELP = {"lm": "writes the texts", "rm": "scores each text"}
 
 def typed_rewards() -> str:
     """Return examples of the rewards that may be typed into a list on every server."""
-    open_kinds = [kind for kind in KINDS.values() if kind.example]
+    open_kinds = [kind for kind in reward_kinds().values() if kind.example]
     return " or ".join(f"{kind.prefix}:{kind.example}" for kind in open_kinds)
 
 

@@ -6,9 +6,8 @@ from functools import lru_cache
 from typing import Literal
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.rewards import judge, texts  # noqa: F401 - they add their kinds
 from qalign_core.rewards.functions import reward_from_file
-from qalign_core.rewards.kinds import KINDS, RewardKind
+from qalign_core.rewards.kinds import RewardKind, reward_kinds
 from qalign_core.run import is_file_name
 from qalign_core.validation import is_finite, short_repr
 
@@ -91,7 +90,7 @@ def reward_named(text: str) -> RewardName:
 
 def _single(text: str) -> RewardName:
     prefix, _, argument = text.partition(":")
-    loader = KINDS.get(prefix)
+    loader = reward_kinds().get(prefix)
     if loader is None and is_file_name(text):
         loader, argument = OWN_FILE, text
     if loader is None:

@@ -13,7 +13,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
-from qalign_core.rewards.kinds import KINDS
+from qalign_core.rewards.kinds import reward_kinds
 from qalign_core.run import NO_EXTRACTOR, Run, Sampling, is_file_name
 from qalign_core.target import OLD_NAMES
 from qalign_study.sets.problem_sets import Problem, load_problems
@@ -53,7 +53,7 @@ def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm",
         "loading of models",
         "A model is a registry id, a hub id (owner/name or owner/name@revision), a folder,\n  a "
         "GGUF file, or a server's address. A reward may also be "
-        f"{', '.join(kind.form for kind in KINDS.values() if kind.argument)},\n  "
+        f"{', '.join(kind.form for kind in reward_kinds().values() if kind.argument)},\n  "
         "FILE.py:NAME, or a weighted sum.",
     )
     group.add_argument("--rows", type=int, help="requests per model that run at once")

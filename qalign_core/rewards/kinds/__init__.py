@@ -1,18 +1,22 @@
 """The kinds of rewards that a name of the form "PREFIX" or "PREFIX:ARGUMENT" refers to.
 
-A kind is one decorated loader. Command line, pages, servers' offers and plans read `KINDS`:
+A kind is one decorated loader, in a file of this folder. Command line, pages, servers' offers and
+plans read the table `reward_kinds()`:
 
     >>> from qalign_core.rewards.functions import FunctionReward
     >>> @reward_kind("starts", argument="WORD", noun="a first word", example="Yes")
     ... def load_starts(argument, *, id):
     ...     return FunctionReward(lambda _, text: float(text.startswith(argument)), id=id)
-    >>> KINDS["starts"].form
+    >>> reward_kinds()["starts"].form
     'starts:WORD'
     >>> del KINDS["starts"]
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar
 
 from qalign_core.protocols import RewardModel
@@ -54,7 +58,7 @@ class RewardKind:
 
 
 KINDS: dict[str, RewardKind] = {}
-"""The kinds by prefix."""
+"""The kinds by prefix; `reward_kinds` fills it."""
 
 
 def reward_kind(prefix: str, **declared: Any) -> Callable[[AnyLoad], AnyLoad]:
@@ -70,3 +74,11 @@ def reward_kind(prefix: str, **declared: Any) -> Callable[[AnyLoad], AnyLoad]:
         return load
 
     return add
+
+
+@cache
+def reward_kinds() -> Mapping[str, RewardKind]:
+    """Import every file of this folder, and return the kinds that they add."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return KINDS
