@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from benchmarks.baselines import LIMIT, PROMPT, Pair, lockstep, pair_folders, seconds
-from qalign_core.chain.chain import run_chains
+from qalign_core.chain.concurrent import run_chains
 from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling

@@ -15,11 +15,12 @@ Suggested order of reading:
 6. `run`, `record/runner`: the settings of a run, and drawing it into a trace.
 """
 
-from qalign_core.chain.chain import run_chain, run_chains
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.concurrent import run_chains, sample_iid
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import collect, iterate
-from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.methods import (
+    Decision,
     best_of_n,
     majority_vote,
     minimum_bayes_risk,
@@ -31,7 +32,7 @@ from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
 from qalign_core.target import Target
-from qalign_core.types import Cost, Decision, Response, ScoredResponse, Step
+from qalign_core.types import Cost, Response, ScoredResponse, Step
 
 __version__ = "0.5.0"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.sampling import check_lengths, check_models, check_response
+from qalign_core.chain.checks import check_lengths, check_models, check_response
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Array, Response

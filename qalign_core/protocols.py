@@ -1,9 +1,25 @@
 """The interfaces of the chain to models: two protocols and two kinds of function."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from qalign_core.types import Response
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """A token's probability under a model, as sampled, given the tokens before it.
+
+    Attributes:
+        log_p: natural log of its probability.
+        others: the most probable tokens at this position, as texts, each with its natural log.
+        entropy: entropy of the distribution at this position, in nats; None if unknown.
+    """
+
+    log_p: float
+    others: tuple[tuple[str, float], ...]
+    entropy: float | None = None
 
 
 @runtime_checkable

@@ -22,8 +22,8 @@ from urllib.parse import urlencode
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.messages import format_prompt, messages_of, question_of
 from qalign_core.move_spec import parse_moves
-from qalign_core.target import Target, rename_settings
-from qalign_core.validation import is_text, is_whole, short_repr
+from qalign_core.target import Target
+from qalign_core.validation import is_text, is_whole, rename_settings, short_repr
 
 EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
 """Names of the built-in answer extractors (`decide.answers.extraction`)."""

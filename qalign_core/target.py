@@ -11,7 +11,6 @@ The paper's target (Eq. 1) has a sharpness of 1. A target is checked when it is 
     2.0
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol
@@ -21,14 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.validation import HUGE, short_repr
-
-OLD_NAMES = {"alpha": "sharpness"}
-"""Old names of settings in links, traces, options and keywords, each with its current name."""
-
-
-def rename_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same settings under their current names."""
-    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 class Scored(Protocol):

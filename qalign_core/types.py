@@ -1,4 +1,4 @@
-"""The values of a chain, frozen: responses, costs, steps, decisions.
+"""The values of a chain, frozen: responses, rewards, costs, steps.
 
     >>> response = Response((5, 9, 2), text="4", finished=True, log_probs=(-0.5, -1.0, -0.25))
     >>> len(response), response.log_prob
@@ -52,21 +52,6 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenScore:
-    """A token's probability under a model, as sampled, given the tokens before it.
-
-    Attributes:
-        log_p: natural log of its probability.
-        others: the most probable tokens at this position, as texts, each with its natural log.
-        entropy: entropy of the distribution at this position, in nats; None if unknown.
-    """
-
-    log_p: float
-    others: tuple[tuple[str, float], ...]
-    entropy: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Cost:
     """Tokens of compute, a function of the run alone (`chain.cost`); `+` adds field by field.
 
@@ -89,38 +74,6 @@ class Cost:
         return Cost(
             self.generated + other.generated, self.scored + other.scored, self.read + other.read
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """Converts costs to one unit: FLOPs, or the LM's tokens if its size is unknown.
-
-    Attributes:
-        lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
-    """
-
-    lm_parameters: int = 0
-    rm_parameters: int = 0
-
-    @property
-    def unit(self) -> str:
-        """The unit of `price`."""
-        return "FLOPs" if self.lm_parameters else "tokens processed"
-
-    def price(self, cost: Cost) -> int:
-        """Return FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
-        if not self.lm_parameters:
-            return cost.processed
-        return 2 * (self.lm_parameters * cost.processed + self.rm_parameters * cost.scored)
-
-    @property
-    def without_reward(self) -> "CostModel":
-        """The cost model of a rule that reads no reward: the reward model is not charged."""
-        return CostModel(self.lm_parameters)
-
-    def prompt_price(self, n_read: int, n_scored: int) -> int:
-        """Return the price of reading the prompt, which a run pays once."""
-        return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,24 +156,3 @@ class Step:
     def changed(self) -> bool:
         """True if the proposal differs from the state before the step."""
         return self.proposal.response.tokens != self.current.response.tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A final answer and the evidence for it.
-
-    Attributes:
-        answer: the extracted final answer, or None if no sample had one (or there is no extractor).
-        chosen: the response that represents the answer; None only if there was none.
-        index: its position among the samples; None only if there was none.
-        shares: weight of every answer (of all weight, abstentions included), best first.
-        weights: the weight of each sample, summing to 1.
-        scores: what the rule maximized, per sample (reward, vote share, expected utility).
-    """
-
-    answer: str | None
-    chosen: ScoredResponse | None
-    index: int | None
-    shares: tuple[tuple[str, float], ...] = ()
-    weights: tuple[float, ...] = ()
-    scores: tuple[float, ...] = ()

@@ -40,6 +40,15 @@ _short = reprlib.Repr()  # `repr` may take very long on nested values
 _short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
 
 
+OLD_NAMES = {"alpha": "sharpness"}
+"""Old names of settings in links, traces, options and keywords, each with its current name."""
+
+
+def rename_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same settings under their current names."""
+    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
+
+
 def is_text(value: object) -> bool:
     """True for a text that can be encoded in UTF-8, so without lone surrogates."""
     return isinstance(value, str) and _SURROGATE.search(value) is None

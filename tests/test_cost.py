@@ -7,6 +7,7 @@ from toys import PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect, run_chain, sample_iid
 from qalign_core.chain.cost import (
+    CostModel,
     draw_cost,
     meter_of,
     n_at_budget,
@@ -19,7 +20,7 @@ from qalign_core.chain.cost import (
 )
 from qalign_core.errors import InvalidSetting
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
-from qalign_core.types import Cost, CostModel
+from qalign_core.types import Cost
 
 
 def test_a_proposal_costs_its_new_ids_and_what_the_reward_model_has_to_read():

@@ -20,8 +20,8 @@ from components.room.service import RoomService
 from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.chain.chain import run_chain
+from qalign_core.chain.concurrent import sample_iid
 from qalign_core.chain.merging import collect, gather, merge
-from qalign_core.chain.sampling import sample_iid
 from qalign_core.errors import EngineError, InvalidReward, ModelLoadError
 from qalign_core.models.local.worker import Worker
 from qalign_core.record.runner import record

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tiny_models import TEMPLATE, save
 
 from qalign_core.assets import ASSETS
-from qalign_core.chain.chain import run_chain, run_chains
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.concurrent import run_chains
 from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
 from qalign_core.models.chat import Text

@@ -24,6 +24,7 @@ from scipy.stats import chisquare
 from toys import PROMPT, ToyLM
 
 from qalign_core import run_chain
+from qalign_core.chain.cost import CostModel
 from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.choices import StepChoices
@@ -39,7 +40,7 @@ from qalign_core.record.runner import make_header, record
 from qalign_core.record.store import load_trace, open_trace
 from qalign_core.run import Run
 from qalign_core.target import Target
-from qalign_core.types import Cost, CostModel, NoProposal, Response, ScoredResponse
+from qalign_core.types import Cost, NoProposal, Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation

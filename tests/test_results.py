@@ -11,7 +11,7 @@ import pytest
 from toys import ToyLM, ToyRM
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.sampling import sample_iid
+from qalign_core.chain.concurrent import sample_iid
 from qalign_core.decide.methods import (
     best_of_n,
     chain_states,

@@ -43,9 +43,10 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
+from qalign_core.protocols import TokenScore
 from qalign_core.registry import entries
 from qalign_core.target import Target
-from qalign_core.types import Response, ScoredResponse, Step, TokenScore
+from qalign_core.types import Response, ScoredResponse, Step
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal, respond_refused

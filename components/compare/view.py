@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from qalign_core.decide.answers.graders import format_references
+from qalign_core.decide.methods import Decision
 from qalign_core.decide.rouge import unread
 from qalign_core.decide.rules import Rule, chain_vote, plain_vote, weighted_vote
 from qalign_core.errors import QAlignError
-from qalign_core.types import Decision
 from qalign_study.export.dictionary import Idea, ideas
 from qalign_study.measure.comparisons import (
     Budget,

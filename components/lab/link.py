@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import gradio as gr
 from gradio.components import Component
 
-from qalign_core.target import rename_settings
+from qalign_core.validation import rename_settings
 
 LONGEST = 400
 """Characters of a value that are read."""

@@ -42,7 +42,7 @@ from components.session.gpu import is_lent
 from components.session.runs import Feed, Runs
 from components.session.user_text import check_scores_tokens, log_target, read_words, score_text
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.sampling import sample_iid
+from qalign_core.chain.concurrent import sample_iid
 from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import QAlignError
 from qalign_core.registry import entries, is_foreign

@@ -8,7 +8,7 @@ from components.session.runs import Runs
 from qalign_core.errors import QAlignError
 from qalign_core.registry import current_name
 from qalign_core.run import Limits, Run
-from qalign_core.target import rename_settings
+from qalign_core.validation import rename_settings
 
 
 def linked(

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.protocols import LanguageModel, RewardModel, TokenScore
 from qalign_core.target import Scores, Target
-from qalign_core.types import Response, TokenScore
+from qalign_core.types import Response
 from qalign_core.validation import is_text, short_repr
 
 MAX_WORDS = 2000

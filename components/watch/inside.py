@@ -22,11 +22,10 @@ from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
-from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.protocols import LanguageModel, RewardModel, TokenScore
 from qalign_core.record.format import answer_reader, parse_header
 from qalign_core.record.trace import TraceHeader
 from qalign_core.target import Scores
-from qalign_core.types import TokenScore
 from qalign_core.validation import are_ids, is_text, is_whole, short_repr
 
 MAX_TEXTS = 32

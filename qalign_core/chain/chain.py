@@ -14,19 +14,18 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 
+from qalign_core.chain.checks import check_log_probs, check_models
 from qalign_core.chain.kernel import accepts, log_acceptance, log_uniform
-from qalign_core.chain.merging import merge
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move, name_of, needs_log_probs
 from qalign_core.chain.randomness import StepAddress
-from qalign_core.chain.sampling import check_models, draw, encode_prompt, score
-from qalign_core.errors import ModelContractError
+from qalign_core.chain.sampling import draw, encode_prompt, score
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.target import Target, rename_settings
+from qalign_core.target import Target
 from qalign_core.types import NoProposal, ScoredResponse, Step
-from qalign_core.validation import check_count
+from qalign_core.validation import check_count, rename_settings
 
 
 async def step(
@@ -150,46 +149,9 @@ async def run_chain(
         )
         yield start
     state = start.state
-    if (target.is_sharp or needs_log_probs(move)) and state.log_prob is None:
-        needs = f"sharpness = {target.sharpness:g}" if target.is_sharp else "this move"
-        raise ModelContractError(
-            f"{lm.id} returns no log-probabilities of what it samples, which {needs} needs; use a "
-            "model in this process, vLLM with --logprobs-mode processed_logprobs, or sharpness = 1 "
-            "and move = suffix"
-        )
+    if target.is_sharp or needs_log_probs(move):
+        check_log_probs(lm, state, target)
     for t in range(start.t + 1, steps + 1):
         latest = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)
         state = latest.state
-        yield latest
-
-
-async def run_chains(
-    lm: LanguageModel,
-    rm: RewardModel,
-    prompt: str,
-    *,
-    n_chains: int,
-    steps: int,
-    seed: int,
-    target: Target | None = None,
-    move: Move | str = SUFFIX,
-    **of_target: float,
-) -> AsyncIterator[Step]:
-    """Run `n_chains` independent chains side by side; yield the steps of all as they happen.
-
-    Chain k is `run_chain(..., chain=k)`, whatever `n_chains` is. Steps of different chains are
-    yielded in order of arrival, steps of one chain in order of t. No chain runs more than a few
-    steps ahead of the consumer.
-
-    Raises:
-        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward: from any chain; the
-            other chains are then canceled.
-    """
-    check_count("n_chains", n_chains, 1)
-    target = target or Target(**rename_settings(of_target))
-    chains = (
-        run_chain(lm, rm, prompt, target=target, move=move, steps=steps, seed=seed, chain=chain)
-        for chain in range(n_chains)
-    )
-    async for latest in merge(*chains):
         yield latest

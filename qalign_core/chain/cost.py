@@ -24,12 +24,45 @@ appendix on cost). The attention term, which grows with the length, is omitted f
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Cost, CostModel
+from qalign_core.types import Cost
 
 Reading = Callable[[int, int], int]
 """Tokens that an RM processes, as a function of (tokens read before, tokens in total)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Converts costs to one unit: FLOPs, or the LM's tokens if its size is unknown.
+
+    Attributes:
+        lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
+    """
+
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+
+    @property
+    def unit(self) -> str:
+        """The unit of `price`."""
+        return "FLOPs" if self.lm_parameters else "tokens processed"
+
+    def price(self, cost: Cost) -> int:
+        """Return FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
+        if not self.lm_parameters:
+            return cost.processed
+        return 2 * (self.lm_parameters * cost.processed + self.rm_parameters * cost.scored)
+
+    @property
+    def without_reward(self) -> "CostModel":
+        """The cost model of a rule that reads no reward: the reward model is not charged."""
+        return CostModel(self.lm_parameters)
+
+    def prompt_price(self, n_read: int, n_scored: int) -> int:
+        """Return the price of reading the prompt, which a run pays once."""
+        return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0
 
 
 def reads_on(known: int, total: int) -> int:

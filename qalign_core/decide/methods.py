@@ -10,6 +10,7 @@ that are compared are correctly rounded (`math.fsum`), so their order cannot bre
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -20,7 +21,28 @@ from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
 from qalign_core.target import Target
-from qalign_core.types import Array, Decision, ScoredResponse, Step
+from qalign_core.types import Array, ScoredResponse, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A final answer and the evidence for it.
+
+    Attributes:
+        answer: the extracted final answer, or None if no sample had one (or there is no extractor).
+        chosen: the response that represents the answer; None only if there was none.
+        index: its position among the samples; None only if there was none.
+        shares: weight of every answer (of all weight, abstentions included), best first.
+        weights: the weight of each sample, summing to 1.
+        scores: what the rule maximized, per sample (reward, vote share, expected utility).
+    """
+
+    answer: str | None
+    chosen: ScoredResponse | None
+    index: int | None
+    shares: tuple[tuple[str, float], ...] = ()
+    weights: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
 
 
 def best_of_n(

@@ -22,10 +22,10 @@ from typing import Any, Literal
 import numpy as np
 
 from qalign_core.decide.arrays import softmax
-from qalign_core.decide.methods import consensus, finite_rewards, take_highest, tilt_of
+from qalign_core.decide.methods import Decision, consensus, finite_rewards, take_highest, tilt_of
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.target import Target
-from qalign_core.types import Array, Decision, ScoredResponse
+from qalign_core.types import Array, ScoredResponse
 
 Vote = Callable[[Array, Array], Array]
 """(answers, weights) of many votes, shape [k, n] -> winners, shape [k]; -1 for none."""

@@ -46,7 +46,6 @@ from qalign_core.errors import InvalidTrace
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Header, Trace, TraceHeader, difference
 from qalign_core.run import Run
-from qalign_core.target import rename_settings
 from qalign_core.types import Cost, NoProposal, Response, ScoredResponse, Step
 from qalign_core.validation import (
     COUNT,
@@ -54,6 +53,7 @@ from qalign_core.validation import (
     from_json,
     is_whole,
     read_field,
+    rename_settings,
     short_repr,
 )
 

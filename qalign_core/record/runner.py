@@ -18,10 +18,11 @@ from itertools import accumulate
 from typing import Any
 
 from qalign_core.chain.chain import run_chain
+from qalign_core.chain.concurrent import sample_iid
 from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.moves.own import own_move
-from qalign_core.chain.sampling import encode_prompt, sample_iid
+from qalign_core.chain.sampling import encode_prompt
 from qalign_core.context import BACKGROUND
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError

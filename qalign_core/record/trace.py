@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from qalign_core.chain.cost import CostModel
 from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
-from qalign_core.types import CostModel, ScoredResponse, Step
+from qalign_core.types import ScoredResponse, Step
 
 _MAY_GROW = ("steps", "chains", "pool")
 """Fields of a header that may grow when a run is resumed: earlier draws stay the same."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from qalign_core.chain.sampling import check_reward
+from qalign_core.chain.checks import check_reward
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.chat import Text
 from qalign_core.types import Response

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.cost import meter_of
+from qalign_core.chain.cost import CostModel, meter_of
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
 from qalign_core.record.trace import Trace
 from qalign_core.run import Run
-from qalign_core.types import CostModel, Step
+from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import progress_bar
 from qalign_study.exact.bench import InWorld

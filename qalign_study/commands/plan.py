@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from qalign_core.chain.cost import CostModel
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import Entry, entries
 from qalign_core.rewards.names import reward_named
-from qalign_core.types import Cost, CostModel
+from qalign_core.types import Cost
 from qalign_study.commands import shared
 from qalign_study.sets.tasks import Task, hardware
 from qalign_study.sheet.text import format_columns

@@ -11,8 +11,9 @@ import numpy as np
 
 from qalign_core.chain.randomness import uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
+from qalign_core.protocols import TokenScore
 from qalign_core.run import Sampling
-from qalign_core.types import Array, Response, TokenScore
+from qalign_core.types import Array, Response
 
 Tokens = tuple[int, ...]
 

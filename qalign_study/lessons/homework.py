@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.sampling import sample_iid
+from qalign_core.chain.concurrent import sample_iid
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.format import parse_trace

@@ -19,11 +19,12 @@ import numpy as np
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide import methods
 from qalign_core.decide.answers.graders import Grader, get_grader
+from qalign_core.decide.methods import Decision
 from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Trace, TraceHeader
-from qalign_core.types import Cost, Decision, ScoredResponse, Step
+from qalign_core.types import Cost, ScoredResponse, Step
 
 Budget = Literal["flops", "samples"]
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.cost import n_at_budget
+from qalign_core.chain.cost import CostModel, n_at_budget
 from qalign_core.decide.rules import RULES, DrawTable, Rule, chain_vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
-from qalign_core.types import Array, CostModel
+from qalign_core.types import Array
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
     Difference,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from qalign_core.chain.cost import CostModel
 from qalign_core.decide.arrays import least_risk, vote
 from qalign_core.decide.methods import log_probs_of
 from qalign_core.decide.rouge import rouge1
@@ -15,7 +16,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Header, Trace
 from qalign_core.run import Run
-from qalign_core.types import Array, Cost, CostModel, ScoredResponse
+from qalign_core.types import Array, Cost, ScoredResponse
 from qalign_study.measure.comparisons import Comparison
 
 if TYPE_CHECKING:

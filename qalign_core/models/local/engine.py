@@ -27,8 +27,8 @@ from qalign_core.models.local import net_selection as nets
 from qalign_core.models.local.prefix_cache import PrefixCache, n_equal
 from qalign_core.models.local.rows import MIN_ROWS, Net
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
+from qalign_core.protocols import TokenScore
 from qalign_core.run import Sampling
-from qalign_core.types import TokenScore
 from qalign_core.validation import short_repr
 
 

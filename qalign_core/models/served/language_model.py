@@ -14,8 +14,8 @@ from typing import Any, Self
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, rounded
 from qalign_core.models.served.client import MOST, PROBE, ModelEndpoint, Served, TransientError
+from qalign_core.protocols import TokenScore
 from qalign_core.run import Sampling
-from qalign_core.types import TokenScore
 from qalign_core.validation import are_ids, is_finite, is_text, is_whole, short_repr
 
 _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is another base

@@ -1,0 +1,145 @@
+"""Checks of what models return: the contract that detailed balance requires."""
+
+from collections.abc import Sequence
+from inspect import iscoroutinefunction, isfunction
+
+from qalign_core.errors import InvalidReward, ModelContractError
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.target import Target
+from qalign_core.types import Response, ScoredResponse
+from qalign_core.validation import HUGE, short_repr
+
+
+def check_models(lm: LanguageModel, rm: RewardModel) -> None:
+    """Raise unless both models have the interface that the chain needs, before anything is drawn.
+
+    Raises:
+        ModelContractError: an attribute is missing, or is not a coroutine function.
+    """
+    of_lm = ("id", "max_new_tokens", "encode", "extend")
+    for model, what, names in ((lm, "language", of_lm), (rm, "reward", ("id", "score"))):
+        kind = model if isinstance(model, type) else type(model)
+        if isinstance(model, type):
+            raise ModelContractError(f"the {what} model is the class {kind.__name__}; make one")
+        if isinstance(model, str):
+            raise ModelContractError(
+                f"the {what} model is the text {short_repr(model)}; load_{what}_model loads one"
+            )
+        if isfunction(model) and what == "reward":
+            raise ModelContractError("the reward model is a function; wrap it in FunctionReward")
+        if lacks := next((name for name in names if not hasattr(model, name)), ""):
+            raise ModelContractError(
+                f"the {what} model {kind.__name__} has no {lacks}; it needs {', '.join(names)}"
+            )
+        if not iscoroutinefunction(getattr(model, names[-1])):
+            raise ModelContractError(
+                f"{names[-1]} of the {what} model {kind.__name__} is a plain function, a coroutine "
+                f"was expected; write `async def {names[-1]}`"
+            )
+    if iscoroutinefunction(lm.encode):
+        raise ModelContractError(f"encode of {lm.id} is a coroutine; write `def encode`")
+    if not isinstance(lm.max_new_tokens, int):
+        raise ModelContractError(
+            f"max_new_tokens of {lm.id} is {short_repr(lm.max_new_tokens)}; a whole number "
+            "was expected"
+        )
+
+
+def check_response(
+    response: Response,
+    prefix: Sequence[int],
+    lm: LanguageModel,
+    until: frozenset[int] = frozenset(),
+) -> Response:
+    """Return the response if it keeps the contract that detailed balance requires.
+
+    It must keep the prefix, add at least one id, and stay within the limit `L`, which is the same
+    for every index. It may be shorter than `L` only if it ended with an EOS (docs/method.md,
+    "Objects") or with an id of `until`, which may occur nowhere else after the prefix.
+
+    Raises:
+        ModelContractError: it breaks a rule, which the message names.
+    """
+    if not isinstance(response, Response):
+        raise ModelContractError(
+            f"{lm.id} returned {short_repr(response)} from extend; a Response was expected"
+        )
+    n_kept, n, limit = len(prefix), len(response.tokens), lm.max_new_tokens
+    if tuple(response.tokens[:n_kept]) != tuple(prefix):
+        raise ModelContractError(
+            f"{lm.id} changed the kept prefix: the first {n_kept} tokens came back different; "
+            "a model must continue from the ids that it was given"
+        )
+    if n <= n_kept:
+        raise ModelContractError(
+            f"{lm.id} returned {n} tokens for a prefix of {n_kept}; at least one new token "
+            "(the EOS, if nothing else) was expected"
+        )
+    check_lengths(response, n_kept, lm)
+    if n > limit:
+        raise ModelContractError(
+            f"{lm.id} returned {n} tokens, more than its limit of {limit}; prefix and new tokens "
+            "together must stay within max_new_tokens"
+        )
+    stops = [token in until for token in response.tokens[n_kept:]]
+    if any(stops[:-1]):
+        raise ModelContractError(
+            f"{lm.id} continued after a delimiter; it must stop at the first stop id"
+        )
+    if not response.finished and n < limit and not stops[-1]:
+        raise ModelContractError(
+            f"{lm.id} stopped after {n} tokens without an EOS and below its limit of {limit}; "
+            "the chain cannot use a response that was cut short elsewhere"
+        )
+    return response
+
+
+def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
+    """Raise if the number of pieces or log-probabilities differs from the number of tokens.
+
+    Raises:
+        ModelContractError: there are neither none nor one per token (log-probabilities: or one per
+            new token).
+    """
+    n = len(response)
+    for name, count, allowed in (
+        ("pieces", len(response.pieces), (0, n)),
+        ("log_probs", len(response.log_probs), (0, n, n - n_kept)),
+    ):
+        if count not in allowed:
+            raise ModelContractError(
+                f"{lm.id} returned {count} {name} for {n} tokens; return one per token, or none"
+            )
+
+
+def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
+    """Return the reward if it is one finite number.
+
+    Raises:
+        InvalidReward: it is not one finite number; the message quotes the response.
+    """
+    try:
+        finite = abs(float(reward)) <= HUGE  # the range of numbers in a trace
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        raise InvalidReward(
+            f"{rm.id} gave {short_repr(reward)} for the response {short_repr(response.text, 80)}; "
+            "one finite number was expected"
+        )
+    return float(reward)
+
+
+def check_log_probs(lm: LanguageModel, state: ScoredResponse, target: Target) -> None:
+    """Raise unless the state has the log-probabilities that the target or the move reads.
+
+    Raises:
+        ModelContractError: the model returned none.
+    """
+    if state.log_prob is None:
+        needs = f"sharpness = {target.sharpness:g}" if target.is_sharp else "this move"
+        raise ModelContractError(
+            f"{lm.id} returns no log-probabilities of what it samples, which {needs} needs; use a "
+            "model in this process, vLLM with --logprobs-mode processed_logprobs, or sharpness = 1 "
+            "and move = suffix"
+        )
