@@ -39,20 +39,22 @@ test: $(VENV)/.dev
 quick: $(VENV)/.dev
 	$(MAKE) --jobs=2 lint pytest ONLY='-m "not browser and not slow"'
 
-# three processes for two cores, since each waits for its pages 40% of the time; the longest files
+# four processes for two cores, since each waits for its pages 40% of the time; the longest files
 # first (tests/conftest.py), each file in one process, which starts its app and its browser once
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ONLY)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ONLY)
 
 # What is compared with recorded numbers, computed as an x86-64 processor without AVX does and as one
-# with AVX2 does: each library has a variable of its own.
+# with AVX2 does: each library has a variable of its own. Each law is tried, and each kind of run or
+# results once: others of a kind are marked "alike".
 SSE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 	OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 	OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
+KINDS := ONLY='-m "recorded and not browser and not alike"'
 test-processors: $(VENV)/.dev
-	$(SSE) $(MAKE) pytest ONLY='-m "recorded and not browser"'
-	$(AVX2) $(MAKE) pytest ONLY='-m "recorded and not browser"'
+	$(SSE) $(MAKE) pytest $(KINDS)
+	$(AVX2) $(MAKE) pytest $(KINDS)
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready

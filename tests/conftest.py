@@ -52,8 +52,18 @@ FIRST_OF_ALL = (
     ("transformers.generation.utils", "app"),
     ("pandas", "scipy.stats", "sympy", "sklearn.linear_model", "rouge_score.rouge_scorer", "app"),
     ("gradio", "app"),
+    ("playwright.async_api", "openai", "plotly.graph_objects", "app"),
 )
-"""What each of three processes imports first: in a fresh environment that compiles it."""
+"""What each of four processes imports first: in a fresh environment that compiles it."""
+
+TOGETHER = ("results_page", "report", "room_page", "learn_page", "lessons")
+"""Files of tests for one process: they read the same results, which it sums up once."""
+
+
+def scope_of(path: str) -> str:
+    """Return the name of the tests that run in one process: those of a file, or of some."""
+    name = Path(path).stem.removeprefix("test_")
+    return "results" if name in TOGETHER else name
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,15 +84,27 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    cost: Counter[Path] = Counter()
+    cost: Counter[str] = Counter()
     for item in items:
         if "chromium_there" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
         marks = {name: mark for name in COST if (mark := item.get_closest_marker(name))}
         seconds = [mark.args[0] if mark.args else COST[name] for name, mark in marks.items()]
-        cost[item.path] += max(seconds, default=0.01)
-    # the longest files first, so that the processes end together; each file in its own order
-    items.sort(key=lambda item: (-cost[item.path], item.path))
+        cost[scope_of(item.path.name)] += max(seconds, default=0.01)
+    # the longest scopes first, so that the processes end together; each file in its own order
+    items.sort(key=lambda item: (-cost[scope_of(item.path.name)], item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal tests to processes by file, as `--dist loadfile` does, and some files as one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scopes(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(super()._split_scope(nodeid))
+
+    return Scopes(config, log)
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -90,13 +112,14 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if hasattr(session.config, "workeroutput"):  # one of three processes, which all leave all out
+    if hasattr(session.config, "workeroutput"):  # one of the processes, which all leave all out
         session.config.workeroutput["left out"] = dict(_left_out)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    _left_out.update(Counter(node.workeroutput["left out"]) - _left_out)
+    outcome = getattr(node, "workeroutput", {})  # a process that was killed has none
+    _left_out.update(Counter(outcome.get("left out", {})) - _left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
