@@ -16,6 +16,7 @@ from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
+from qalign_study.export.dictionary import ideas
 from qalign_study.lessons.facts import (
     FACTS,
     RUNS,
@@ -29,6 +30,9 @@ from qalign_study.lessons.facts import (
 from qalign_study.lessons.files import FOLDER, HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
 from qalign_study.lessons.messages import check_lesson, check_prediction, fill_facts, lesson_message
 from qalign_study.measure.diagnostics import agreement, ess
+from qalign_study.sheet.evaluated import FOLDER as RESULTS
+from qalign_study.sheet.evaluated import summarise
+from qalign_study.sheet.words import percent
 
 pytestmark = pytest.mark.recorded
 
@@ -366,6 +370,42 @@ def test_what_the_guide_says_of_the_recorded_run_is_what_its_trace_has():
     stop = LESSONS["trust"].stops[0]
     early = value_of("states", stop.at), value_of("step", stop.at), value_of("worth", stop.at)
     assert "the {} states up to step {} are worth about {:.0f} independent".format(*early) in guide
+
+
+def test_the_worked_reading_counts_the_problems_of_the_recorded_result():
+    lesson = LESSONS["reading"]
+    place = lesson.stops[0].at
+    evaluated = summarise(RESULTS / f"{place.set}.zip")
+    level = evaluated.level
+    chain = [point.each for point in evaluated.points
+             if (point.method, point.n) == ("qalign", level)]  # fmt: skip
+    records = evaluated.results.records
+    has_right = [bool(record.is_right(record.pool_answer[:level]).any()) for record in records]
+    cells = Counter(zip(map(bool, chain[0]), has_right, strict=True))
+    facts = ("both:qalign,any", "only:qalign,any", "only:any,qalign", "neither:qalign,any")
+    assert [value_of(fact, place) for fact in facts] == [
+        cells[each] for each in ((True, True), (True, False), (False, True), (False, False))
+    ]
+    both, only_chain, only_sample, neither = (value_of(fact, place) for fact in facts)
+    assert both + only_chain + only_sample + neither == len(records)
+    shares = [percent(n / len(records)) for n in (both + only_chain, both + only_sample)]
+    assert lesson.title == "What “{} against {}” means".format(*shares)
+    # what the texts say of these numbers in words
+    texts = [stop["text"] for stop in lesson_message(lesson)["stops"]]
+    assert all(f"{n}" in texts[1] for n in (both, only_chain, only_sample, neither))
+    assert both + only_chain + both + only_sample <= len(records)  # the overlap may be 0
+    difference = 100 * (only_chain - only_sample) / len(records)
+    explanation = check_prediction(lesson.stops[2], "")["explanation"]
+    low, high = map(float, re.findall(r"CI ([\d.]+) to ([\d.]+)", explanation)[0])
+    assert f"+{difference:.1f} percentage points" in explanation
+    assert 0 < low < difference < high
+    assert value_of("margin:qalign,any", place) == pytest.approx((high - low) / 2, abs=0.1)
+    assert ideas()["elsewhere"].sentence in texts[-1]
+
+
+def test_counts_of_problems_need_one_decision_per_problem():
+    with pytest.raises(ValueError, match="averages over sets of samples"):
+        value_of("count:any", Place("results", set="in_distribution"))
 
 
 def test_the_guides_exercises_are_the_lessons_and_their_answers_the_cores():

@@ -60,7 +60,7 @@ COUNT = 1.0
 SWEEP = 30.0
 """Seconds between two searches for rooms that are over."""
 OPENED, AGAIN = 12, 1 / 60
-"""Rooms that one address may open at once, and then per second: there are nine lessons."""
+"""Rooms that one address may open at once, and then per second: there are ten lessons."""
 SHARE = 0.5
 """The share of this server's rooms that one address may hold."""
 MAX_ADDRESSES = 1024

@@ -35,12 +35,14 @@ from qalign_study.exact.world import preset
 from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import Outcome as Way
 from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
+from qalign_study.export.dictionary import ideas
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
-from qalign_study.measure.curves import Point
+from qalign_study.measure.curves import Point, paired
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
+from qalign_study.measure.intervals import Difference
 from qalign_study.sheet.convergence import trust
 from qalign_study.sheet.evaluated import FOLDER, summarise
-from qalign_study.sheet.words import number, percent
+from qalign_study.sheet.words import gap, number, percent
 
 RUNS = {path.stem: path for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
 """The files of recorded runs by name; an operator's own are added to those of the project."""
@@ -494,6 +496,64 @@ class ResultFacts:
         """At the largest budget that every method has spent."""
         return Share(self._of(method)[-1].value)
 
+    def problems(self) -> int:
+        """Problems of the set."""
+        return len(self._set.results.records)
+
+    def count(self, method: str) -> int:
+        """Problems that a method gets right at the largest budget."""
+        return sum(self._verdicts(method))
+
+    def both(self, methods: str) -> int:
+        """Problems that two methods both get right."""
+        return self._cell(methods, (True, True))
+
+    def only(self, methods: str) -> int:
+        """Problems that only the first of two methods gets right."""
+        return self._cell(methods, (True, False))
+
+    def neither(self, methods: str) -> int:
+        """Problems that none of two methods gets right."""
+        return self._cell(methods, (False, False))
+
+    def _verdicts(self, method: str) -> list[bool]:
+        """Return for each problem whether a method is right, at the largest budget.
+
+        Raises:
+            ValueError: its values are averages over subsets of the samples.
+        """
+        each = self._of(method)[-1].each
+        if not set(each) <= {0.0, 1.0}:
+            raise ValueError(
+                f"the values of {method!r} are averages over sets of samples, and counts need one "
+                "decision per problem; name a method that decides from all samples"
+            )
+        return [value == 1 for value in each]
+
+    def _cell(self, methods: str, verdicts: tuple[bool, bool]) -> int:
+        first, second = map(self._verdicts, methods.split(","))
+        return list(zip(first, second, strict=True)).count(verdicts)
+
+    def _difference(self, methods: str) -> Difference:
+        return list(paired(self._set.points, *methods.split(",")))[-1]
+
+    def more(self, methods: str) -> str:
+        """What the first of two methods has more, in points, with its paired 95% interval."""
+        return gap(self._difference(methods))
+
+    def margin(self, methods: str) -> float:
+        """Half of the width of that interval, in points."""
+        difference = self._difference(methods)
+        return 50 * (difference.high - difference.low)
+
+    def verdict(self, methods: str) -> str:
+        """The verdict on that difference: ahead, behind, equivalent or not significant."""
+        return self._difference(methods).verdict
+
+    def at_budget(self, methods: str) -> int:
+        """Samples of the largest budget at which two methods cost the same."""
+        return self._difference(methods).n
+
     def at_first(self, method: str) -> Share:
         """At the smallest budget."""
         return Share(self._of(method)[0].value)
@@ -505,6 +565,10 @@ class ResultFacts:
     def first(self) -> str:
         """The method that is right most often at the largest budget."""
         return max(RULES, key=self.right)
+
+    def sentence(self, term: str) -> str:
+        """The dictionary's sentence on a term."""
+        return ideas()[term].sentence
 
 
 FACTS: dict[str, type] = {
