@@ -108,7 +108,7 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path
         "import sys; from qalign_core import *\n"
         "from qalign_core.registry import load_language_model, load_reward_model\n"
         "from qalign_core.chain.merging import collect\n"
-        "from qalign_core.chain.chain import run_chains\n"
+        "from qalign_core.chain.concurrent import run_chains\n"
         "lm, rm = load_language_model(rows=int(sys.argv[1])), load_reward_model()\n"
         f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=int(sys.argv[2]), beta=1.0,"
         " steps=12, seed=3))\n"
