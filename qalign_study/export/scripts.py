@@ -33,8 +33,6 @@ EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function\*?|class) (\w+))",
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 INDENT = re.compile(r"^\s+", re.MULTILINE)
 OPEN_LINE = re.compile(r"^((?:(?!//).)*[{}(\[,;=?:&|>])\n", re.MULTILINE)
-TEXT = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"
-BRACES = re.compile(rf"({TEXT})|(?<=\{{) | (?=\}})")
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
 SHEET_SPACE = re.compile(
@@ -114,7 +112,7 @@ def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) 
     code = INDENT.sub("", SIMPLE_LINE.sub(_tighten, own))
     if "</script" in code:
         raise ValueError(f"{path.name} would end the page's script")
-    code = BRACES.sub(r"\1", OPEN_LINE.sub(r"\1", code))
+    code = OPEN_LINE.sub(r"\1", code)
     name, exports = f"m{len(joined)}", tuple(EXPORT.findall(source))
     body = f"{imports}{code}return{{{','.join(exports)}}};\n"
     joined[path] = _Joined(name, exports, f"const {name}=(()=>{{{body}}})();\n")
