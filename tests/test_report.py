@@ -35,6 +35,7 @@ from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Compared, Report, others
 from qalign_study.measure.results import Results, pack, unpack
+from qalign_study.sheet.evaluated import summarise
 from qalign_study.sheet.words import VERDICTS, few
 
 pytestmark = pytest.mark.recorded
@@ -93,8 +94,10 @@ CARD = {
 @pytest.fixture(scope="module")
 def full_report() -> Report:
     """The shipped sets with the paper's move; what is said of others is tested set by set."""
-    packed = {path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))}
-    return Report({name: each for name, each in packed.items() if each.header.run.move == "suffix"})
+    sums = {path.stem: summarise(path) for path in sorted(RESULTS.glob("*.zip"))}
+    sets = {name: each.results for name, each in sums.items()}
+    of_paper = {name: each for name, each in sets.items() if each.header.run.move == "suffix"}
+    return Report(of_paper, known={name: each.points for name, each in sums.items()})
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +105,8 @@ def shipped(full_report: Report) -> dict[str, list[dict[str, Any]]]:
     return full_report.json()
 
 
-@pytest.mark.slow  # decides every shipped set anew
+@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.alike
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -126,7 +130,8 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     )
 
 
-@pytest.mark.slow  # decides every shipped set anew
+@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.alike
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -148,7 +153,8 @@ def test_the_cards_table_of_differences_is_the_reports(
     assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
 
 
-@pytest.mark.slow  # decides every shipped set anew
+@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.alike
 def test_the_page_of_results_says_the_reports_numbers(
     full_report: Report, shipped: dict[str, list[dict[str, Any]]]
 ) -> None:
@@ -194,7 +200,8 @@ def test_the_page_of_results_says_the_reports_numbers(
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.slow  # decides every shipped set anew
+@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.alike
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -210,7 +217,8 @@ def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_sa
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
 
-@pytest.mark.slow  # decides every shipped set anew
+@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.alike
 def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -268,7 +276,9 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
 def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
     fresh = unpack(RESULTS / "fresh" / "inventory@2.zip")
     assert (fresh.header.run.beta, fresh.header.rm_revision) == (0.8, "b3cf714bb912")
-    (group,) = Report({"first": unpack(RESULTS / "inventory.zip"), "fresh": fresh}).groups
+    first = summarise(RESULTS / "inventory.zip")
+    both = {"first": first.results, "fresh": fresh}
+    (group,) = Report(both, known={"first": first.points}).groups
     texts = {
         path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
         for path in ("docs/results.md", "README.md", "assets/models/README.md")
@@ -556,6 +566,8 @@ def _as_row(gap: Difference) -> dict[str, float]:
     return {"difference": gap.value, "low": gap.low, "high": gap.high}
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
