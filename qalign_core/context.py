@@ -6,7 +6,7 @@ requests are served, and who receives progress messages while a model loads.
 """
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 
 RUN: ContextVar[str] = ContextVar("qalign_run", default="")
 """The run that this work belongs to. Set it (`RUN.set(session_id)`) so that runs share a model
@@ -14,6 +14,14 @@ fairly."""
 
 BACKGROUND: ContextVar[bool] = ContextVar("qalign_background", default=False)
 """True for background work, which yields to interactive work while a model is busy."""
+
+
+def in_background() -> Context:
+    """Return a copy of the present context for background work."""
+    context = copy_context()
+    context.run(BACKGROUND.set, True)
+    return context
+
 
 PROGRESS: ContextVar[Callable[[str], None]] = ContextVar(
     "qalign_progress", default=lambda message: None

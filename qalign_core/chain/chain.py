@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 
+from qalign_core.chain.ahead import Ahead
 from qalign_core.chain.checks import check_log_probs, check_models
 from qalign_core.chain.kernel import accepts, log_acceptance, log_uniform
 from qalign_core.chain.moves.choices import StepChoices
@@ -133,9 +134,11 @@ async def run_chain(
         move = move_of(parse_moves(move), lm)
     check_count("steps", steps, 0)
     prompt_ids = encode_prompt(lm, prompt)
-    choices = StepChoices(lm, prompt_ids, StepAddress(seed, chain, 0))
+    address = StepAddress(seed, chain, 0)
+    ahead = Ahead(lm, prompt_ids, address, steps if name_of(move) == SUFFIX else 0)
+    choices = StepChoices(ahead, prompt_ids, address)
     if start is None:
-        draft = await draw(lm, rm, prompt, prompt_ids, seed=choices.address.derive("suffix"))
+        draft = await draw(lm, rm, prompt, prompt_ids, seed=address.derive("suffix"))
         start = Step(
             chain=chain,
             t=0,
@@ -151,7 +154,11 @@ async def run_chain(
     state = start.state
     if target.is_sharp or needs_log_probs(move):
         check_log_probs(lm, state, target)
-    for t in range(start.t + 1, steps + 1):
-        latest = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)
-        state = latest.state
-        yield latest
+    try:
+        for t in range(start.t + 1, steps + 1):
+            ahead.begin(t, state.response.tokens)
+            latest = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)
+            state = latest.state
+            yield latest
+    finally:
+        await ahead.close()

@@ -31,6 +31,9 @@ from qalign_core.protocols import TokenScore
 from qalign_core.run import Sampling
 from qalign_core.validation import short_repr
 
+SPARE_FROM, SPARE_ROWS = 50_000_000, 8
+"""From this many parameters on, a step of this many rows takes little longer than one of 1 row."""
+
 
 def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
     """One number in [0, 1) for each position start..stop-1 of a response, addressed by `seed`.
@@ -401,6 +404,13 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         self.worker = self.engine = Engine(
             net, frozenset(self.eos), cache_bytes=cache_bytes, **options
         )
+
+    @property
+    def spare_rows(self) -> int:
+        """How many rows may be added at little cost, since few run and the weights are large."""
+        if not self.exact or self.n_parameters < SPARE_FROM:
+            return 0
+        return max(0, min(SPARE_ROWS, self.engine.net.rows) - self.engine.n_open)
 
     async def _draw(
         self, ids: list[int], most: int, seed: int, until: frozenset[int]

@@ -129,7 +129,7 @@ class KVNet(Net):
     def __init__(self, rows: int, window: int, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(rows, window, device, dtype)
         self.fixed = False  # True: the number of rows and the attended length never change
-        self.alone = False  # True: a step may have one row, whose products are of whole numbers
+        self.alone = False  # True: a step may have any number of rows, as whole numbers have
         self.slots = (window // QUANTUM + 1) * QUANTUM  # the last one takes what nobody reads
         self._every = torch.arange(self.slots, device=device)
         self._seen, self._hidden = torch.tensor([0.0, -torch.inf], dtype=dtype, device=device)
@@ -165,7 +165,7 @@ class KVNet(Net):
         """How many tokens a step has that must hold `n`."""
         if self.fixed:
             return self.rows
-        return 1 if n == 1 and self.alone else -(-n // MIN_ROWS) * MIN_ROWS
+        return n if self.alone else -(-n // MIN_ROWS) * MIN_ROWS
 
     @property
     def chunk(self) -> int:

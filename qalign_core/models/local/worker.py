@@ -115,6 +115,11 @@ class Worker(ABC):
             self._thread.join(timeout=10)
 
     @property
+    def n_open(self) -> int:
+        """How many requests wait or run."""
+        return len(self._open)
+
+    @property
     def idle_seconds(self) -> float:
         """How long no request has been open; 0 while one is."""
         with self._changed:

@@ -1,0 +1,114 @@
+"""Draw the suffixes of coming steps early, in the batch of the present one.
+
+A suffix is a function of its seed and of the ids before it. If a coming step cuts before every cut
+that is still undecided, these ids are known, unless the state's length changes. Suffixes that are
+drawn early are expected to be accepted. A wrong guess costs time and never changes a number: a
+suffix is used only for the seed and the ids that it was drawn for.
+
+A large model reads all its weights in every step of its batch, whether that has 1 row or 8.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from qalign_core.chain.merging import end
+from qalign_core.chain.moves.choices import draw_index
+from qalign_core.chain.randomness import StepAddress
+from qalign_core.context import in_background
+from qalign_core.protocols import LanguageModel
+from qalign_core.types import Response
+
+STEPS = 8
+"""Steps that are planned, the present one included."""
+
+
+class Ahead:
+    """A language model for one chain of suffix moves, with suffixes of coming steps.
+
+    Only a model with `spare_rows` draws early, in the background and on these rows.
+
+    Args:
+        lm: draws the suffixes; its other attributes are those of this object too.
+        prompt_ids: the chain's prompt.
+        address: of any step of the chain.
+        last: the number of the last step; 0 if the chain has other moves.
+    """
+
+    def __init__(
+        self, lm: LanguageModel, prompt_ids: Sequence[int], address: StepAddress, last: int
+    ) -> None:
+        self._lm: Any = lm
+        self._prompt_ids, self._address, self._last = prompt_ids, address, last
+        self._t, self._is_due = 0, False
+        self._state: tuple[int, ...] = ()
+        self._early: dict[tuple[int, tuple[int, ...]], asyncio.Task[Response]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lm, name)
+
+    def begin(self, t: int, state: tuple[int, ...]) -> None:
+        """Note the step that begins and its state; the plan follows once its own draw waits."""
+        self._t, self._state = t, state
+        self._plan_soon()
+
+    async def extend(
+        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int, **options: Any
+    ) -> Response:
+        """Draw the rest of a response, or wait for it if it is drawn already."""
+        early = self._early.pop((seed, tuple(prefix)), None)
+        response: Response = await (
+            early or self._lm.extend(prompt_ids, prefix, seed=seed, **options)
+        )
+        return response
+
+    async def close(self) -> None:
+        """Cancel what is drawn early."""
+        self._last = 0
+        await end(self._early.values())
+
+    def _plan_soon(self, finished: asyncio.Task[Response] | None = None) -> None:
+        """Plan once, after the draws that were started before wait at the model."""
+        if finished is not None and not finished.cancelled():
+            finished.exception()  # raised again where the suffix is awaited
+        if self._last and not self._is_due and hasattr(self._lm, "spare_rows"):
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._plan)
+
+    def _plan(self) -> None:
+        """Start what is expected to be needed, and cancel the rest."""
+        self._is_due = False
+        n_rows = self._lm.spare_rows
+        if not (n_rows or self._early):
+            return
+        tokens, known = self._state, len(self._state)
+        expected: dict[tuple[int, tuple[int, ...]], asyncio.Task[Response]] = {}
+        for t in range(self._t, min(self._t + STEPS, self._last + 1)):
+            address = replace(self._address, t=t)
+            index = draw_index(len(tokens), address.uniform("index"))
+            if index > known:
+                continue
+            known = index
+            if t == self._t:
+                continue
+            key = address.derive("suffix"), tokens[:index]
+            task = self._early.get(key)
+            if task is None and n_rows:
+                n_rows -= 1
+                task = self._start(*key)
+            if task is None:
+                continue
+            expected[key] = task
+            if task.done() and not task.cancelled() and task.exception() is None:
+                tokens = task.result().tokens
+                known = len(tokens)
+        for key in self._early.keys() - expected:
+            self._early[key].cancel()
+        self._early = expected
+
+    def _start(self, seed: int, prefix: tuple[int, ...]) -> asyncio.Task[Response]:
+        call = self._lm.extend(self._prompt_ids, prefix, seed=seed)
+        task = asyncio.get_running_loop().create_task(call, context=in_background())
+        task.add_done_callback(self._plan_soon)
+        return task

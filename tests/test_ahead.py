@@ -1,0 +1,162 @@
+"""Suffixes of coming steps, drawn early: the same chain in fewer steps of the batch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from tiny_models import save
+from toys import ToyRM
+
+from qalign_core.chain.ahead import Ahead
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.moves.suffix import Suffix
+from qalign_core.errors import EngineError
+from qalign_core.models.local import engine
+from qalign_core.run import Sampling
+from qalign_core.types import Response
+
+EOS = 0
+
+
+class Lockstep:
+    """A model whose draws advance together, one token each per step of its batch.
+
+    `ends` is the chance that a token ends the response.
+    """
+
+    id, max_new_tokens = "lockstep", 24
+
+    def __init__(self, rows, ends=0.0, allowed=None):
+        self.rows, self.ends, self.allowed = rows, ends, allowed
+        self.n_steps = self.n_open = self.most = 0
+        self.calls, self.waiting = [], []
+
+    @property
+    def spare_rows(self):
+        return max(0, self.rows - self.n_open)
+
+    def encode(self, prompt):
+        return (1, 2)
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        call = seed, tuple(prefix)
+        self.calls.append(call)
+        if self.allowed is not None and call not in self.allowed:
+            raise EngineError("a draw that nobody needs failed")
+        self.n_open += 1
+        self.most = max(self.most, self.n_open)
+        try:
+            return await self._draw(seed, list(prefix))
+        finally:
+            self.n_open -= 1
+
+    async def _draw(self, seed, tokens):
+        while not tokens or (tokens[-1] != EOS and len(tokens) < self.max_new_tokens):
+            await self._step()
+            draw = random.Random(f"{seed} {tokens}")
+            tokens.append(EOS if draw.random() < self.ends else draw.randrange(1, 9))
+        text = " ".join(map(str, tokens))
+        return Response(tuple(tokens), text, tokens[-1] == EOS)
+
+    async def _step(self):
+        loop = asyncio.get_running_loop()
+        if not self.waiting:
+            loop.call_soon(self._advance, 9)
+        self.waiting.append(loop.create_future())
+        await self.waiting[-1]
+
+    def _advance(self, hops):
+        """Wait until everything else that is due has run."""
+        if hops:
+            asyncio.get_running_loop().call_soon(self._advance, hops - 1)
+            return
+        self.n_steps += 1
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+class Sum:
+    id = "sum"
+
+    async def score(self, prompt, response):
+        return sum(response.tokens) / 9
+
+
+async def chain_of(lm, rm=None, steps=60, **options):
+    return [s async for s in run_chain(lm, rm or Sum(), "x", beta=1.0, steps=steps, **options)]
+
+
+@pytest.mark.parametrize("ends", [0.0, 0.02, 0.2])
+async def test_a_chain_that_draws_early_is_the_same_chain(ends):
+    for seed in range(5):
+        alone, early = Lockstep(0, ends), Lockstep(8, ends)
+        assert await chain_of(early, seed=seed) == await chain_of(alone, seed=seed)
+        assert len(early.calls) > len(alone.calls) == 61
+
+
+async def test_early_draws_save_steps_of_the_batch_where_lengths_stay():
+    alone, early = Lockstep(0), Lockstep(8)
+    for seed in range(5):
+        await chain_of(early, seed=seed)
+        await chain_of(alone, seed=seed)
+    assert early.n_steps < 0.7 * alone.n_steps
+
+
+async def test_early_draws_take_spare_rows_only():
+    lm = Lockstep(3)
+    await chain_of(lm, seed=1)
+    assert lm.most == 3
+
+
+async def test_an_early_draw_that_fails_matters_only_if_its_step_needs_it():
+    alone = Lockstep(0, 0.02)
+    expected = await chain_of(alone, seed=3)
+    lm = Lockstep(8, 0.02, allowed={*alone.calls})
+    assert await chain_of(lm, seed=3) == expected
+    assert {*lm.calls} > {*alone.calls}
+    lm = Lockstep(8, 0.02, allowed={*alone.calls[:40]})
+    steps = []
+    with pytest.raises(EngineError, match="nobody needs"):
+        async for step in run_chain(lm, Sum(), "x", beta=1.0, steps=60, seed=3):
+            steps.append(step)
+    assert steps == expected[:40]
+
+
+async def test_a_chain_that_is_closed_leaves_no_draw_behind():
+    lm = Lockstep(8)
+    chain = run_chain(lm, Sum(), "x", beta=1.0, steps=60, seed=3)
+    async for step in chain:
+        if step.t == 5:
+            break
+    assert len(asyncio.all_tasks()) > 1
+    await chain.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class Own:
+    name, propose = "own", Suffix().propose
+
+
+async def test_chains_of_other_moves_draw_nothing_early():
+    lm = Lockstep(8)
+    await chain_of(lm, seed=1, move=Own())
+    assert len(lm.calls) == 61
+
+
+async def test_a_local_model_draws_early_if_its_weights_are_large(tmp_path, monkeypatch):
+    options = {"device": "cpu", "rows": 8, "window": 64, "cache_bytes": 2**20}
+    folder, sampling = save(tmp_path, "llama"), Sampling(max_new_tokens=16)
+    lm = engine.HFLanguageModel.from_pretrained(folder, sampling=sampling, **options)
+    assert (lm.exact, lm.spare_rows) == (True, 0)
+    expected = await chain_of(lm, ToyRM(), steps=20, seed=2)
+    started, start = [], Ahead._start
+    monkeypatch.setattr(Ahead, "_start", lambda *a: started.append(a) or start(*a))
+    monkeypatch.setattr(engine, "SPARE_FROM", 0)
+    assert lm.spare_rows == 8
+    assert await chain_of(lm, ToyRM(), steps=20, seed=2) == expected
+    assert started
+    lm.close()
