@@ -4,6 +4,9 @@
     qalign evaluate --task forms.jsonl --rm benchmarks/forms.py:filled ...
 
 A note states ten facts about a person, in an order of its own; the answer is the form with all ten.
+    python -m benchmarks.forms --compare forms
+
+The last command compares single states of the chains with best-of-n, at all that both have spent.
 The reward `filled` sees no field's meaning; `valid` counts the right lines, as a validator would.
 """
 
@@ -13,7 +16,15 @@ import argparse
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+
+from qalign_core.types import Array
+from qalign_study.measure.intervals import paired_difference, share_of
+from qalign_study.measure.record import Record
+from qalign_study.measure.results import load_results
 
 FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "name": ("My name is {}.", ("Mara", "Tom", "Ines", "Omar", "Kate", "Leo", "Nora", "Paul")),
@@ -83,13 +94,36 @@ def valid(prompt: str, response: str) -> float:
     return float(n)
 
 
+def compare(path: Path) -> None:
+    """Print how often the best and the last state are right, and minus best-of-n."""
+    records = load_results(path).records
+
+    def right_of(draw: Callable[[Record], Array]) -> Array:
+        return np.array([float(r.is_right(draw(r))) for r in records])
+
+    best_of_n = right_of(lambda r: r.pool_answer[r.pool_reward.argmax()])
+    print(f"{len(records)} problems\nbest-of-n: {share_of(best_of_n)}")
+    for name, place in {
+        "best state": lambda r: r.state_of[r.chain_reward[r.state_of].argmax()],
+        "last state": lambda r: r.state_of[-1],
+    }.items():
+        right = right_of(lambda r, place=place: r.chain_answer[place(r)])
+        d = paired_difference(name, "bon", right, best_of_n, n=len(records[0].pool_reward), spent=0)
+        gained, lost = ((right > best_of_n).sum(), (right < best_of_n).sum())
+        print(f"{name}: {share_of(right)}\n  minus best-of-n: {d}\n  gained {gained}, lost {lost}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1, help="of the first problem")
     parser.add_argument("--examples", type=int, help="seed of the examples that all problems show")
     parser.add_argument("--out", type=Path, default=Path("forms.jsonl"))
+    parser.add_argument("--compare", type=Path, help="results to compare instead of drawing a set")
     options = parser.parse_args()
+    if options.compare:
+        compare(options.compare)
+        return
     rows = [problem(options.seed + k, options.examples) for k in range(options.problems)]
     options.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
