@@ -83,7 +83,8 @@ def _learn() -> str:
     data = as_data(json.dumps(build_static_lessons()))
     style += ".learn-open .learn-list:not(.room-exhibit), .room-exhibit[hidden] { display: none }"
     style += "#exhibit { max-width: 720px }"
-    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
+    scripts = [part.with_suffix(".js") for part in parts] + [WEB / "player" / "charts.js"]
+    script = dictionary.names() + bundle(*scripts)
     return (
         f"{head('Lessons: QAlign Explorer', style, PLAYS)}<body><main><h1>Lessons</h1>"
         '<p><a href="index.html">QAlign Explorer</a> · <a href="watch.html" id="watch-run">Watch'

@@ -120,7 +120,7 @@ def standalone(trace: str | None, *, dark: bool = False, options: str = "") -> s
     """A page with the player alone: what an exported run is."""
     parts = [WEB / name / name for name in ("player", "inside")]
     css = "".join(part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
-    js = bundle(*(part.with_suffix(".js") for part in parts))
+    js = bundle(*(part.with_suffix(".js") for part in parts), WEB / "player" / "charts.js")
     text = json.dumps(trace).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Player</title>

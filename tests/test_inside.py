@@ -19,10 +19,11 @@ from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.chat import rounded
 from qalign_core.record.format import parse_trace
+from qalign_core.record.runner import record
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Sampling
 from qalign_core.target import Scores
-from qalign_core.types import Response
+from qalign_core.types import Response, Step
 
 pytestmark = pytest.mark.recorded  # engines that weigh, redraw and judge texts of a recorded run
 
@@ -102,7 +103,7 @@ async def test_words_of_a_visitor_never_end_a_text_or_begin_a_turn():
 
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
-    _, rewrite = text_functions(Runs())
+    _, rewrite, _ = text_functions(Runs())
     request = {"who": "me", "header": HEADER, "tokens": IDS[0], "cut": 8, "words": " 30 + 7 = 37.",
              "ends": ends, "seed": 5}  # fmt: skip
     reply = await rewrite(request)
@@ -132,7 +133,7 @@ async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
 
 
 async def test_in_a_sharper_target_the_rule_asks_for_the_probability_too():
-    _, rewrite = text_functions(Runs())
+    _, rewrite, _ = text_functions(Runs())
     sharper = json.dumps(json.loads(HEADER) | {"sharpness": 3.0})
     request = {"who": "me", "tokens": IDS[0], "cut": 5, "words": " 7 boxes.", "ends": False,
              "seed": 3}  # fmt: skip
@@ -146,7 +147,42 @@ async def test_in_a_sharper_target_the_rule_asks_for_the_probability_too():
     assert sharp["log_alpha"] != plain["log_alpha"]
 
 
+def request_of(header: str, step: Step) -> dict[str, object]:
+    tokens = list(step.current.response.tokens) if step.t else []
+    return {"who": "me", "header": header, "chain": step.chain, "t": step.t, "tokens": tokens}
+
+
+@pytest.mark.parametrize("run", ["watch", "repair", "stuck"])  # also of blocks, and of four chains
+async def test_a_step_is_drawn_again_from_its_seed_its_chain_and_its_number(run):
+    text = (ROOT / f"assets/runs/{run}.jsonl").read_text(encoding="utf-8")
+    header, trace = text.splitlines()[0], parse_trace(text)
+    *_, redraw = text_functions(Runs())
+    steps = [*trace.steps[:4], *trace.steps[-8:]]
+    assert {step.accepted for step in steps} == {True, False}
+    for step in steps:
+        reply = await redraw(request_of(header, step))
+        assert reply["tokens"] == list(step.proposal.response.tokens)
+        assert reply["accepted"] == step.accepted
+        assert reply["reward"] == pytest.approx(step.proposal.reward, abs=1e-3)
+    other = header.replace(f'"seed":{trace.header.run.seed}', '"seed":4242')  # the control
+    replies = [await redraw(request_of(other, step)) for step in steps]
+    same = [list(step.proposal.response.tokens) for step in steps]
+    assert [reply["tokens"] for reply in replies] != same
+
+
+async def test_a_step_of_a_sharper_target_is_judged_with_its_probability():
+    *_, redraw = text_functions(Runs())
+    run = parse_trace(RECORDED).header.run.with_changes(sharpness=3.0, steps=12, pool=0)
+    lm, rm = embedded(run.sampling), load_reward_model("embedded")
+    lines = [each async for each in record(lm, rm, run)]
+    for step in [line.draw for line in lines if line.draw]:
+        reply = await redraw(request_of(lines[0].line, step))
+        assert reply["accepted"] == step.accepted
+        assert reply["tokens"] == list(step.proposal.response.tokens)
+
+
 REQUEST = {"who": "me", "header": HEADER, "tokens": IDS[0], "cut": 5, "words": "", "ends": True,
+         "chain": 0, "t": 1,
          "seed": 3, "texts": [IDS[0]], "top": 3}  # fmt: skip
 HOSTILE = {
     "nobody": (None, {"who": None}),
@@ -169,6 +205,11 @@ HOSTILE = {
     "half a sign": (1, {"words": "\ud800"}),
     "too many words": (1, {"words": "a" * (MAX_WORDS + 1)}),
     "too many tokens": (1, {"words": "7 " * 400}),
+    "a chain that the run lacks": (2, {"chain": 1}),
+    "a step behind the last": (2, {"t": 257}),
+    "a step before the first": (2, {"t": -1}),
+    "a step that is no number": (2, {"t": True}),
+    "a state of no tokens": (2, {"tokens": []}),
 }
 
 
@@ -187,7 +228,7 @@ async def test_what_cannot_be_gets_one_sentence(kind):
 
 async def test_a_model_that_does_not_tell_says_so():
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    score, _ = text_functions(runs)
+    score, *_ = text_functions(runs)
     reply = await score(REQUEST)
     assert reply["error"].startswith("toy does not return the probabilities of tokens; ")
 
@@ -211,7 +252,7 @@ class Waits(ToyLM):
 async def test_a_question_waits_in_the_queue_and_a_newer_one_of_its_page_ends_it():
     lm = Waits()
     load = lambda *_: (lm, ToyRM())  # noqa: E731
-    score, _ = text_functions(Runs(Limits(runs=1, queue=1), load=load))
+    score, *_ = text_functions(Runs(Limits(runs=1, queue=1), load=load))
     request = {"header": HEADER, "texts": [[1]]}
     first = asyncio.create_task(score(request | {"who": "me"}))
     await lm.requested.wait()
@@ -300,4 +341,23 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     await page.get_by_role("button", name="Let the model continue").click()
     await page.wait_for_selector(".qp-result .qp-shade >> nth=8")
     assert await page.locator(".qp-typed").count() == 0
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_link_opens_a_step_of_a_chain_which_a_button_draws_again(visit, embedded_app):
+    page = await visit(f"{embedded_app}?run=stuck&step=5&chain=2")
+    summary = page.locator(".qp-summary")
+    await summary.get_by_text("chain 2, step 5").wait_for()
+    await summary.get_by_role("button", name="Draw it again").click()
+    await summary.get_by_text("Drawn again: same text, same verdict.").wait_for()
+    await page.evaluate(f"{API}.seek(6, 0)")  # of another step nothing has been drawn
+    await summary.get_by_text("chain 1, step 6").wait_for()
+    assert "Drawn again" not in await summary.inner_text()
+    other = RECORDED.replace('"seed":701', '"seed":702', 1)  # the control
+    await page.evaluate(f"(text) => {API}.open(text, 'Other')", other)
+    await page.evaluate(f"({API}.toggle(false), {API}.seek(20))")
+    await summary.get_by_text("Seed 702, chain 1, step 20").wait_for()
+    await summary.get_by_role("button", name="Draw it again").click()
+    await summary.get_by_text("Drawn again, it differs").wait_for()
     assert page.errors == []

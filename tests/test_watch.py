@@ -133,12 +133,18 @@ async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_n
     assert learn["x"] == pytest.approx(edge, abs=1)
 
 
-SUMMARY = ("Cost so far:", "Can I trust all 256 steps?", "When is a chain worth it?")
+SUMMARY = (
+    *("Cost so far:", "Can I trust all 256 steps?", "When is a chain worth it?"),
+    "Can this step be repeated?",
+)
 """The sentences on the stage, by how they begin."""
 
 
-async def test_cost_trust_and_worth_are_on_the_first_screen_whole(visit, toy_app):
-    page = await visit(toy_app, height=800)
+@pytest.mark.parametrize("first", [False, True])
+async def test_cost_trust_worth_and_votes_are_on_the_first_screen_whole(visit, toy_app, first):
+    page = await visit(toy_app, first=first, height=800)
+    if first:  # during the tour too
+        await page.wait_for_function(STOP, arg=0)
     lines = page.locator(".qp-summary p")
     await lines.get_by_text("Only roughly").wait_for()
     await turned(page, 1, 5)
@@ -148,6 +154,10 @@ async def test_cost_trust_and_worth_are_on_the_first_screen_whole(visit, toy_app
         assert 0 <= box["y"] < box["y"] + box["height"] <= 800
         assert await line.evaluate("(p) => p.scrollWidth <= p.clientWidth")
         assert await line.evaluate("(p) => parseFloat(getComputedStyle(p).fontSize) >= 14")
+    await turned(page, 256, 5)
+    votes = page.locator(".qp-votes")
+    assert "Best-of-n can fall" in await votes.inner_text()
+    assert await votes.evaluate("(one) => one.scrollHeight <= one.clientHeight")
 
 
 async def test_before_the_first_step_the_reward_chart_shows_the_samples(visit, toy_app):
@@ -466,8 +476,16 @@ async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(vi
         ]
         await page.evaluate(f"{API}.seek({t})")
         await page.wait_for_selector(f".qp[data-t='{t}']")
-        text = await page.inner_text(".qp-votes")
-        assert f"{n} samples, {spent[n - 1]:,} tokens" in text
+        assert f"{n} samples." in await page.inner_text(".qp-votes")
+        cost = await page.inner_text(".qp-summary")
+        assert f"{walked:,} tokens" in cost
+        assert f"{n} samples, {spent[n - 1]:,} tokens" in cost
+        best = [
+            max(s.reward for s in pool if (read(s.response.text) == "25") is right)
+            for right in (True, False)
+        ]
+        figures = "right {:.2f}, wrong {:.2f}".format(*best).replace("-", "−")
+        assert figures in await page.inner_text(".qp-votes")
         marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
         answers = await page.locator(".qp-rivals b").all_inner_texts()
         assert answers == marks
@@ -558,3 +576,17 @@ async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_ne
     assert boxes["verdict"][3] <= boxes["transport"][1]
     assert boxes["votes"][3] <= 2 * 844
     assert boxes["trace"][3] <= 2 * 844
+
+
+async def test_a_link_leads_to_a_step_of_a_chain(visit, toy_app):
+    run = "prompt=Tom+has+5+eggs.+How+many%3F&seed=9&steps=12&chains=3&pool=2"
+    page = await visit(f"{toy_app}?{run}&step=5&chain=2")
+    await page.wait_for_selector(".qp-note:not([hidden])")
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.trace.end && {API}.position.t === 5")
+    assert await page.evaluate(f"{API}.position.chain") == 1
+    await page.wait_for_function("location.search.endsWith('step=5&chain=2')")
+    await page.wait_for_selector(".qp-summary >> text=Seed 9, chain 2, step 5")
+    await page.evaluate(f"{API}.seek(6, 0)")
+    await page.wait_for_function("location.search.endsWith('step=6')")
+    assert page.errors == []

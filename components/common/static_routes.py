@@ -1,4 +1,4 @@
-"""Scripts that a page fetches only when needed: those behind the tabs, and those that save."""
+"""Scripts that a page fetches only when needed."""
 
 import gzip
 import os
@@ -15,9 +15,10 @@ from starlette.types import Scope
 
 from qalign_core.assets import ASSETS
 from qalign_study.export.browser import WORKER
-from qalign_study.export.scripts import WEB, bundle
+from qalign_study.export.scripts import WEB, with_sheet
 
 LATER = {
+    "charts.js": WEB / "player" / "charts.js",
     "inside.js": WEB / "inside" / "inside.js",
     "save.js": WEB / "export" / "export.js",
 }
@@ -63,4 +64,4 @@ def routes() -> list[BaseRoute]:
 
 
 def _script(path: Path) -> Callable[[Request], Response]:
-    return lambda _: Response(bundle(path), media_type="text/javascript")
+    return lambda _: Response(with_sheet(path), media_type="text/javascript")

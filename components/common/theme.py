@@ -5,7 +5,6 @@ from pathlib import Path
 import gradio as gr
 from plotly.offline import get_plotlyjs
 
-from components.common.static_routes import LATER
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
 
@@ -61,8 +60,7 @@ def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     names = ("player", "shell", "gallery", "compare", "lab", "learn", "exhibit", "presenter")
     parts = [WEB / name / name for name in names]
-    styled = [*parts, *(path.with_suffix("") for path in LATER.values())]
-    css = dictionary.style() + sheets(*styled)
+    css = dictionary.style() + sheets(*parts)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))
     plotly = "" if plotly_module() else f"<script>{get_plotlyjs()}</script>"
     return f"{plotly}<style>{css}</style><script>{script}</script>"

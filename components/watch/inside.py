@@ -1,4 +1,4 @@
-"""Questions about single texts: the model's probabilities token by token, and rewrites by hand.
+"""Questions about single texts: their probabilities, rewrites by hand, and one step drawn again.
 
 A question waits in the queue of runs as a run does, and takes turns at the models with them. The
 browser's input is untrusted: sizes and types are checked before a model is called.
@@ -7,6 +7,7 @@ browser's input is untrusted: sizes and types are checked before a model is call
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from components.session.gpu import is_lent
@@ -18,14 +19,18 @@ from components.session.user_text import (
     read_words,
     score_text,
 )
+from qalign_core.chain.chain import run_chain
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
+from qalign_core.chain.sampling import score
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel, TokenScore
 from qalign_core.record.format import answer_reader, parse_header
 from qalign_core.record.trace import TraceHeader
+from qalign_core.run import Run
 from qalign_core.target import Scores
+from qalign_core.types import Cost, Response, ScoredResponse, Step
 from qalign_core.validation import are_ids, is_text, is_whole, short_repr
 
 MAX_TEXTS = 32
@@ -40,7 +45,7 @@ TextFunction = Callable[[Any], Awaitable[Answer]]
 """A function of an untrusted request; it returns {"error": one sentence} if it fails."""
 
 
-def text_functions(runs: Runs) -> tuple[TextFunction, TextFunction]:
+def text_functions(runs: Runs) -> tuple[TextFunction, TextFunction, TextFunction]:
     """Return the functions about single texts that the browser calls, queued as runs are."""
 
     async def score_texts(request: Any) -> Answer:
@@ -68,7 +73,19 @@ def text_functions(runs: Runs) -> tuple[TextFunction, TextFunction]:
         """
         return await _answer(runs, "rewrite", request, _rewrite)
 
-    return score_texts, rewrite_text
+    async def redraw_step(request: Any) -> Answer:
+        """Draw one step of a run again, from its seed, its chain and its number.
+
+        Args:
+            request: {"who", "header": as above, "chain", "t": which step, "tokens": ids of the text
+                before it; the draft (t = 0) has none}.
+
+        Returns:
+            {"tokens": ids of its proposal, "reward", "accepted"}.
+        """
+        return await _answer(runs, "redraw", request, _redraw)
+
+    return score_texts, rewrite_text, redraw_step
 
 
 Compute = Callable[[LanguageModel, RewardModel, TraceHeader, Mapping[str, Any]], Awaitable[Answer]]
@@ -146,6 +163,48 @@ async def _rewrite(
     if not ends:
         new = await lm.extend(prompt_ids, new.tokens, seed=seed)
     return _judge(header, old, await score_text(lm, rm, header.run.prompt, new, top=TOP), typed)
+
+
+async def _redraw(
+    lm: Any, rm: RewardModel, header: TraceHeader, request: Mapping[str, Any]
+) -> Answer:
+    run, chain, t = header.run, request.get("chain"), request.get("t")
+    if not (is_whole(chain, 0, run.chains - 1) and is_whole(t, 0, run.steps)):
+        raise InvalidSetting(
+            f"chain and t must be below {run.chains} and at most {run.steps}, got "
+            f"{short_repr(chain)} and {short_repr(t)}"
+        )
+    start = None
+    if t:
+        tokens = _ids("the text", request.get("tokens"), lm.max_new_tokens)
+        state = await _state(lm, rm, run, lm.extend_with_text(tokens, "", ended=False))
+        start = Step(chain, t - 1, 0, state, state, 0.0, -math.inf, True, Cost())
+    step = await anext(
+        run_chain(
+            *(lm, rm, run.prompt),
+            steps=t,
+            seed=run.seed,
+            target=run.target,
+            move=run.move,
+            chain=chain,
+            start=start,
+        )
+    )
+    proposal = step.proposal
+    return {
+        "tokens": list(proposal.response.tokens),
+        "reward": proposal.reward,
+        "accepted": step.accepted,
+    }
+
+
+async def _state(lm: Any, rm: RewardModel, run: Run, response: Response) -> ScoredResponse:
+    """Score a text as a chain's state: with log-probabilities, if the run's steps need them."""
+    prompt_ids = lm.encode(run.prompt)
+    if run.needs_log_probs:
+        scores = await lm.score_tokens(prompt_ids, response.tokens, top=0)
+        response = replace(response, log_probs=tuple(each.log_p for each in scores))
+    return await score(rm, run.prompt, prompt_ids, response)
 
 
 def _judge(header: TraceHeader, old: State, new: State, typed: int) -> Answer:

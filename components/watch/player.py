@@ -17,10 +17,11 @@ SCRIPT = """
 const shell = window.QAlignShell;
 const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   text: props.recorded, name: props.recorded_name,
-  step: shell.linked ? null : shell.step,
-  onseek: (t) => shell.seek(t),
+  place: shell.linked ? null : shell.place,
+  onseek: shell.seek,
   actions: shell.actions(server),
   enough: (view) => shell.enough(server.diagnose, view),
+  again: server.redraw_step && ((view) => shell.redraw(server.redraw_step, api, view)),
   run: () => document.querySelector("#watch-run").click(),
   compare: shell.compare(() => api, server),
   ask: server.score_texts && { score: server.score_texts, rewrite: server.rewrite_text },

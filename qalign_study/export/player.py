@@ -87,9 +87,10 @@ def page_around(
     """
     parts = [WEB / name / name for name in ("player", "inside")]
     parts += [WEB / "engine" / "live"] * live
+    scripts = [part.with_suffix(".js") for part in parts] + [WEB / "player" / "charts.js"]
     policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
     style = dictionary.style() + sheets(*parts) + _STYLE
-    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
+    script = dictionary.names() + bundle(*scripts)
     window = html.escape(title or question_of(header.run.prompt)[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(caption)}</p>" * bool(caption)

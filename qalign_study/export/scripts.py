@@ -19,6 +19,7 @@ A module becomes a function that runs once, after those that it imports, and ret
 exports; the exports of the modules asked for are the page's globals.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -73,6 +74,15 @@ def sheets(*parts: Path) -> str:
     """The style sheets of these parts in one, without what only their readers need."""
     texts = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
     return SHEET_SPACE.sub("", "".join(texts))
+
+
+def with_sheet(script: Path) -> str:
+    """Return a module as one script that also brings the style sheet beside it, if there is one."""
+    if not script.with_suffix(".css").exists():
+        return bundle(script)
+    css = json.dumps(sheets(script.with_suffix("")))
+    brings = f"{{const own=new CSSStyleSheet();own.replaceSync({css});"
+    return f"{brings}document.adoptedStyleSheets.push(own)}}{bundle(script)}"
 
 
 def _tighten(line: re.Match[str]) -> str:

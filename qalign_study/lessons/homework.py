@@ -103,7 +103,8 @@ def homework_page(lesson: Lesson) -> str:
     homework = {"lesson": lesson.name, "title": lesson.title, "stops": stops, "most": MAX_NAME}
     parts = [WEB / name / name for name in ("player", "inside")] + [WEB / "engine" / "homework"]
     style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*parts)
-    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
+    scripts = [part.with_suffix(".js") for part in parts] + [WEB / "player" / "charts.js"]
+    script = dictionary.names() + bundle(*scripts)
     data = as_data(json.dumps(homework))
     return (
         f"{head('Homework', style, f'{NO_SCRIPT}; {POLICY}')}<body><main></main>\n"

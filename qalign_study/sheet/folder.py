@@ -75,7 +75,8 @@ def folder_page(evaluated: Evaluated, chains: Collection[int] = ()) -> str:
     )
     parts = [WEB / name / name for name in ("player", "inside")]
     script = dictionary.names() + bundle(
-        *(part.with_suffix(".js") for part in parts), WEB / "list" / "list.js"
+        *(part.with_suffix(".js") for part in parts),
+        *(WEB / "player" / "charts.js", WEB / "list" / "list.js"),
     )
     style = dictionary.style() + sheets(*parts) + PAGE + _STYLE
     body = (

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { linkTo, named, namesRun, pageOf, partsOf, stepOf } from "../../assets/web/shell/links.js";
+import {
+  linkTo,
+  named,
+  namesRun,
+  pageOf,
+  parametersOf,
+  partsOf,
+  placeOf,
+} from "../../assets/web/shell/links.js";
 
 const query = (text) => new URLSearchParams(text);
 
@@ -28,9 +36,12 @@ test("a link names a run unless all it says is a step, or a recorded run", () =>
 });
 
 test("a step is a count, or none", () => {
-  assert.deepEqual(["12", "0"].map((step) => stepOf({ step })), [12, 0]);
-  for (const step of ["-1", "1.5", "x", "1e999"]) assert.equal(stepOf({ step }), null);
-  assert.equal(stepOf({}), null);
+  assert.deepEqual(["12", "0"].map((step) => placeOf({ step })), [[12, 0], [0, 0]]);
+  for (const step of ["-1", "1.5", "x", "1e999"]) assert.equal(placeOf({ step }), null);
+  for (const chain of ["0", "-1", "1.5", "x"]) assert.equal(placeOf({ step: "3", chain }), null);
+  assert.equal(placeOf({ chain: "2" }), null);
+  for (const place of [[3, 0], [0, 2]]) assert.deepEqual(placeOf(parametersOf(...place)), place);
+  assert.deepEqual(parametersOf(3, 0), { step: "3" });
 });
 
 test("a page is a word, so that it is no selector", () => {

@@ -3,8 +3,6 @@ import test from "node:test";
 import {
   affordable,
   axisEnd,
-  effective,
-  histogram,
   leaders,
   quantities,
   rewardsOf,
@@ -13,10 +11,14 @@ import {
   ticks,
   visitsAt,
   votes,
+} from "../../assets/web/player/numbers.js";
+import {
+  effective,
+  histogram,
   weights,
   whatIf,
   wilson,
-} from "../../assets/web/player/numbers.js";
+} from "../../assets/web/player/statistics.js";
 import { decideAlone, vote } from "../../assets/web/shell/rivals.js";
 import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED, SHARP } from "./traces.js";

@@ -29,9 +29,9 @@ function mount(host, entries, server) {
 
   /**
    * @param {string} name of an entry, or of a chain of a folder of results
-   * @param {number | null} [step]
+   * @param {import("../shell/links.js").Place | null} [place]
    */
-  async function choose(name, step = null) {
+  async function choose(name, place = null) {
     list?.close();
     if (entries.find((entry) => entry.name === name)?.page === "compare") {
       shell.turn("compare");
@@ -40,7 +40,7 @@ function mount(host, entries, server) {
     const reply = await server.recorded(name)
       .catch(() => ({ error: "The server did not answer." }));
     if ("error" in reply) shell.tell(reply.error);
-    else shell.recorded({ ...reply, name }, step);
+    else shell.recorded({ ...reply, name }, place);
   }
 
   /** @param {Entry} entry */
@@ -65,7 +65,7 @@ function mount(host, entries, server) {
     if (target === list) list?.close();
   }
   host.replaceChildren(list);
-  if (shell.wanted) choose(shell.wanted, shell.step);
+  if (shell.wanted) choose(shell.wanted, shell.place);
   // a list of problems leads to its chains; a press with a key opens them as links do
   document.addEventListener("click", (event) => {
     const link = /** @type {Element} */ (event.target).closest('a[href^="?run="]');

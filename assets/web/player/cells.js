@@ -1,10 +1,9 @@
-/* The six phases of a step in a strip that opens where the action is, and what another beta would
-   have decided. */
+/* The six phases of a step in a strip that opens where the action is. */
 import { term } from "../dictionary.js";
 import { differs, put, set, show } from "../dom.js";
 import { button, chart, h, icon, label, rule, s, scaleOf } from "./drawing.js";
 import { wordsOf } from "./moves.js";
-import { quantities, visitsAt, whatIf } from "./numbers.js";
+import { quantities, visitsAt } from "./numbers.js";
 import {
   LAST,
   PHASES,
@@ -24,7 +23,6 @@ import {
 /** @typedef {ReturnType<typeof quantities>} Quantities */
 
 const MOST_TICKS = 400; // rewards of the model alone on the number line
-const IFS = /** @type {[number, string][]} */ ([[0.5, "β/2"], [1, "β"], [2, "2β"]]);
 
 const reward = (/** @type {Child[]} */ ...parts) => h("b.c-reward", ...parts);
 const length = (/** @type {Child[]} */ ...parts) => h("b.c-length", ...parts);
@@ -225,39 +223,6 @@ export function phaseStrip(goPhase) {
         fill(brief, on ? BRIEF[k](view, q) : []);
         fill(body, on ? CELLS[k](view, q) : []);
       });
-    },
-  };
-}
-
-/**
- * The same proposal and the same u at other betas, once the verdict is out.
- * @returns {import("./drawing.js").Part}
- */
-export function ifsRow() {
-  const ifs = h("div.ifs");
-  const isNew = differs();
-  return {
-    node: h("figure.panel.whatif", h("figcaption", "What if β were different?"),
-      h("p.small", "The same proposal and coin at another β: the larger β, the less the reward "
-        + "counts. This holds for this step only: from here on the chains would differ."), ifs),
-    draw({ trace, step, t, phase, data }) {
-      if (!isNew(`${data}/${t}/${phase}`)) return;
-      if (!rewarded(trace)) {
-        ifs.replaceChildren(h("span.small", "There is no reward here: β plays no role."));
-        return;
-      }
-      if (!t || phase < LAST) {
-        ifs.replaceChildren(h("span.small", "Shown after this step’s verdict."));
-        return;
-      }
-      ifs.replaceChildren(...IFS.map(([times, title]) => {
-        const beta = trace.header.beta * times;
-        const { alpha, isAccepted } = whatIf(step, beta);
-        const kind = isAccepted ? "yes" : "no";
-        return h(`span.if.${kind}`, h("b", `${title} = ${plain(beta)}`),
-          ` α = ${pair(Math.exp(step.logU), alpha)[1]} `, icon(kind),
-          isAccepted ? "accepted" : "rejected");
-      }));
     },
   };
 }

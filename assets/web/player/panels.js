@@ -2,33 +2,18 @@
    is clipped away, so scrubbing costs a few attributes, not a redraw. */
 import { term } from "../dictionary.js";
 import { differs, put, set, show } from "../dom.js";
+import { LEFT, TOP, lastStep, overSteps } from "./axes.js";
 import {
   OTHERS,
   answerStyle,
   answerTitle,
   button,
   h,
-  label,
   nameNodes,
-  rule,
   s,
   scaleOf,
 } from "./drawing.js";
-import {
-  affordable,
-  answersTo,
-  axisEnd,
-  effective,
-  histogram,
-  mean,
-  stateOf,
-  stays,
-  tally,
-  ticks,
-  valuesOf,
-  weights,
-  wilson,
-} from "./numbers.js";
+import { affordable, answersTo, stateOf, stays, tally, ticks } from "./numbers.js";
 import {
   LAST,
   UNMET,
@@ -47,128 +32,10 @@ import {
 /** @typedef {import("./parse.js").Trace} Trace */
 /** @typedef {import("./drawing.js").Part} Part */
 /** @typedef {import("./drawing.js").Seek} Seek */
-/** @typedef {[kind: string, sign: string, text: string | Node]} Key */
+/** @typedef {import("./axes.js").Key} Key */
 
-const LEFT = 36;
-const RIGHT = 10;
-const TOP = 8;
-const LOW = 18;
-const BINS = 24;
 const BEFORE = 34; // pixels for samples of the model alone, before the first step
 const SCORED = 2; // the phase that gives the proposal its reward
-const FEW = 5; // effective samples below which weights show no shape
-let clips = 0; // clip paths are found by their ids
-
-/**
- * A figure with its title, the value at the position and a key.
- * @param {string} title
- * @param {SVGElement | null} svg
- * @param {Key[]} keys
- */
-function frame(title, svg, ...keys) {
-  const value = h("span.value");
-  const signs = keys.map(([kind, sign, text]) => h("span", h(`b.k-${kind}`, sign), " ", text));
-  const key = keys.length ? h("p.key", ...signs) : null;
-  return {
-    node: h("figure.panel", h("figcaption", title, value), svg, key),
-    signs,
-    /**
-     * Say the value at step t.
-     * @param {string} text
-     * @param {number} t
-     */
-    tell(text, t) {
-      put(value, text);
-      if (svg) set(svg, { "aria-label": `${title}, up to step ${t}: ${text}.` });
-    },
-  };
-}
-
-/** @param {Trace} trace */
-const lastStep = ({ chains }) => Math.max(...chains.map(({ steps }) => steps.length - 1));
-
-/** @param {number} height */
-const canvas = (height) => s("svg.chart", { height, role: "img" });
-
-/**
- * @param {SVGElement} svg
- * @param {number} width
- * @param {number} height
- */
-function resize(svg, width, height) {
-  set(svg, { width, viewBox: `0 0 ${width} ${height}` });
-}
-
-/**
- * A panel over steps: it shows them up to the position, and takes one where it is pressed.
- * @param {string} title
- * @param {number} height
- * @param {Seek} seek
- * @param {...Key} keys
- */
-function overSteps(title, height, seek, ...keys) {
-  const id = `qp-clip-${++clips}`;
-  const svg = canvas(height);
-  const clip = s("rect", { x: 0, y: -20, height: height + 40 });
-  const head = rule("head", 0, 0, 0);
-  const marks = s("g", { "clip-path": `url(#${id})` });
-  const axes = s("g");
-  const bottom = height - LOW;
-  let steps = 1;
-  let from = LEFT; // the place of the first step
-  let x = (/** @type {number} */ t) => t;
-
-  svg.append(s("clipPath", { id }, clip), axes, marks, head);
-  svg.classList.add("qp-seek");
-  const go = (/** @type {PointerEvent} */ event) => {
-    const { left, width } = svg.getBoundingClientRect(); // of an enlarged page, too
-    const along = ((event.clientX - left) * svg.viewBox.baseVal.width) / width - from;
-    seek(Math.round((steps * along) / (x(steps) - from)));
-  };
-  svg.addEventListener("pointerdown", (event) => {
-    go(event);
-    svg.setPointerCapture(event.pointerId);
-  });
-  svg.addEventListener("pointermove", (event) => {
-    if (event.buttons) go(event);
-  });
-
-  return {
-    ...frame(title, svg, ...keys),
-    axes,
-    marks,
-    bottom,
-    /**
-     * The places of steps for new data or a new size; the axes begin anew.
-     * @param {View} view
-     * @param {number} width
-     * @param {number} [before] pixels left free before the first step
-     */
-    scale({ trace, finished }, width, before = 0) {
-      resize(svg, width, height);
-      const last = lastStep(trace);
-      steps = finished ? Math.max(last, 1) : axisEnd(last, trace.header.steps);
-      from = LEFT + before;
-      x = (t) => from + ((width - from - RIGHT) * t) / steps;
-      set(head, { y1: 0, y2: bottom + 3 });
-      const whole = ticks(0, steps).filter(Number.isInteger);
-      axes.replaceChildren(...whole.map((t) => label(x(t), height - 3, plain(t))));
-      return { x, steps };
-    },
-    /**
-     * @param {number} y
-     * @param {string} text
-     */
-    level(y, text, kind = "level") {
-      axes.append(rule(kind, LEFT, x(steps), y), label(LEFT - 6, y + 4, text, "end"));
-    },
-    /** @param {number} t */
-    move(t) {
-      set(clip, { width: x(t) + 1 });
-      set(head, { x1: x(t), x2: x(t) });
-    },
-  };
-}
 
 /** @type {(x: string | number, y: string | number, r: number) => string} */
 const disc = (x, y, r) =>
@@ -190,7 +57,7 @@ export function tracePanel(seek) {
     ["base", "▬", term("base")],
     ["other", "─", "other chains"],
   ]);
-  const panel = overSteps("Reward, step by step", 118, seek, ...keys);
+  const panel = overSteps(h("figure.panel"), "Reward, step by step", 96, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
   const pending = s("path.pending"); // between its score and its verdict
@@ -270,158 +137,6 @@ export function tracePanel(seek) {
 }
 
 /**
- * How often proposals are accepted.
- * @param {Seek} seek
- * @returns {Part}
- */
-export function ratePanel(seek) {
-  const keys = /** @type {Key[]} */ ([
-    ["yes", "━", "of those that changed the text, 95% band"],
-    ["ink", "╍", term("acceptance", "of all")],
-  ]);
-  const panel = overSteps("How often proposals are accepted", 108, seek, ...keys);
-  const isNew = differs();
-
-  /** @param {View} view */
-  function redraw(view) {
-    const { chain } = view;
-    const { x } = panel.scale(view, view.sizes.panel);
-    const y = (/** @type {number} */ v) => panel.bottom - (panel.bottom - TOP) * v;
-    panel.level(y(0), "0%");
-    panel.level(y(1), "100%");
-    panel.level(y(0.5), "50%", "half");
-    let all = "";
-    let line = "";
-    let up = "";
-    let down = "";
-    for (let t = 1; t < chain.steps.length; t++) {
-      const at = (/** @type {number} */ v) => `${px(x(t))} ${px(y(v))}`;
-      all += `${all ? "L" : "M"}${at(chain.accepted[t] / t)}`;
-      const n = chain.changed[t];
-      const k = chain.moves[t];
-      if (!n) continue;
-      const [lo, hi] = wilson(k, n);
-      const to = line ? "L" : "M";
-      line += to + at(k / n);
-      up += to + at(hi);
-      down = `L${at(lo)}${down}`;
-    }
-    panel.marks.replaceChildren(s("path.band", { d: up && `${up}${down}Z` }),
-      s("path.all-line", { d: all }), s("path.state-line", { d: line }));
-  }
-
-  /** @param {View} view */
-  function describeRate({ chain, seen }) {
-    if (seen === 0) return "none decided yet";
-    const of = `${percent(chain.accepted[seen] / seen)} of all`;
-    const n = chain.changed[seen];
-    return n ? `${of}, ${percent(chain.moves[seen] / n)} of those that changed the text` : of;
-  }
-
-  panel.node.classList.add("qp-rate");
-  return {
-    node: panel.node,
-    draw(view) {
-      if (isNew(view.data)) redraw(view);
-      panel.move(view.seen);
-      panel.tell(describeRate(view), view.seen);
-    },
-  };
-}
-
-/**
- * The rewards of the states beside those of the model alone and of the target, or their lengths.
- * @param {boolean} [counts] whether texts are measured by their tokens, not by their reward
- * @returns {Part}
- */
-export function histogramPanel(counts) {
-  const [title, kind, name] = counts ? ["How long its texts are", "lengths", "length"]
-    : ["Where the chain spends its time", "histogram", "reward"];
-  const of = (/** @type {import("./parse.js").Step} */ { ids, reward }) =>
-    (counts ? ids.length : reward);
-  const spell = (/** @type {number} */ x) => (counts ? `${fixed(x, 0)} tokens` : fixed(x));
-  const height = 122;
-  const bottom = height - LOW;
-  const svg = canvas(height);
-  const panel = frame(title, svg, ["yes", "■", term("chain")], ["base", "━", term("base")],
-    ["ink", "╍", term("target", "target: what an endless chain would show, estimated")]);
-  const bars = s("path.bars");
-  const base = s("path.base-line");
-  const target = s("path.all-line");
-  const axes = s("g");
-  const top = s("g");
-  panel.node.classList.add(`qp-${kind}`);
-  svg.append(bars, base, target, axes, top);
-  /** @type {{ alone: number[], tilted: number[], note: string }} */
-  let shapes = { alone: [], tilted: [], note: "" };
-  const isNew = differs();
-  const isElsewhere = differs();
-  let range = { lo: 0, hi: 1 };
-  let x = (/** @type {number} */ bin) => bin;
-  let y = (/** @type {number} */ share) => share;
-
-  /** @type {(values: number[], weight: number[] | null) => number[]} */
-  const shares = (values, weight) =>
-    values.length ? histogram(values, weight, range.lo, range.hi, BINS) : [];
-  /** @param {number[]} values */
-  function outline(values) {
-    if (!values.length) return "";
-    const steps = values.map((v, b) => `V${px(y(v))}H${px(x(b + 1))}`);
-    return `M${LEFT} ${bottom}${steps.join("")}V${bottom}`;
-  }
-
-  /** @param {View} view */
-  function redraw(view) {
-    const { trace } = view;
-    const width = view.sizes.panel;
-    const right = width - RIGHT;
-    resize(svg, width, height);
-    const { base: rewards, lengths } = trace;
-    const samples = !counts ? rewards : lengths.every(Boolean) ? lengths : [];
-    const all = samples.concat(...trace.chains.map(({ steps }) => steps.map(of)));
-    const [lo, hi] = [Math.min, Math.max].map((end) => all.reduce((a, b) => end(a, b)));
-    const scale = range = scaleOf({ lo, hi }, LEFT, right);
-    x = (bin) => LEFT + ((right - LEFT) * bin) / BINS;
-    const weight = samples.length ? weights(trace.base, trace.header.beta, trace.tilts) : [];
-    const worth = weight.length ? effective(weight) : 0;
-    const tilted = worth < FEW ? [] : shares(samples, weight);
-    const few = worth < FEW ? ", too few to draw" : "";
-    shapes = { alone: shares(samples, null), tilted, note: samples.length
-      ? `, model alone ${spell(mean(samples))}; the target’s curve is worth `
-        + `${many(Math.round(worth), "sample")}${few}` : "" };
-    [true, shapes.alone.length, tilted.length].forEach((on, k) => show(panel.signs[k], on));
-    const values = ticks(scale.lo, scale.hi, 5);
-    axes.replaceChildren(rule("axis", LEFT, right, bottom),
-      ...values.map((r) => label(scale(r), height - 3, plain(r))),
-      label(LEFT - 6, bottom, "0%", "end"));
-  }
-
-  /** @param {View} view */
-  function move(view) {
-    const { chain, burnIn, seen } = view;
-    const states = valuesOf(chain, seen, Math.min(burnIn, seen), of);
-    const walked = shares(states, null);
-    const most = Math.max(...walked, ...shapes.alone, ...shapes.tilted); // of what is shown now
-    y = (share) => bottom - ((bottom - TOP) * share) / most;
-    top.replaceChildren(label(LEFT - 6, TOP + 6, percent(most), "end"));
-    set(base, { d: outline(shapes.alone) });
-    set(target, { d: outline(shapes.tilted) });
-    const columns = walked.map((v, b) =>
-      (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
-    set(bars, { d: columns.join("") });
-    panel.tell(`mean ${name} ${spell(mean(states))}${shapes.note}`, seen);
-  }
-
-  return {
-    node: panel.node,
-    draw(view) {
-      if (isNew(view.data)) redraw(view);
-      if (isElsewhere(`${view.data}/${view.seen}`)) move(view);
-    },
-  };
-}
-
-/**
  * The states' votes for each answer, those of all chains together, and what other rules answer at
  * the same cost; where there is no answer to read, how long each text stayed.
  * @param {import("./player.js").Rivals | undefined} compare
@@ -434,9 +149,10 @@ export function answersPanel(compare) {
   const agree = h("p.agree");
   const cost = h("span");
   const rivals = h("ol.rivals");
+  const caution = h("p");
   const link = button("link", { onclick: () => compare?.open() }, "Compare them");
-  const beside = h("div.agree", h("p", h("i.alone"), " ", term("base", "The model alone"),
-    " for as many tokens: ", cost, " ", compare ? link : null), rivals);
+  const beside = h("div.agree", h("p", h("i.alone"), " ", term("base", "The model alone"), ", ",
+    cost, " ", compare ? link : null), rivals, caution);
   const effect = h("p.agree", { role: "status" });
   const late = h("input", { type: "checkbox", onchange: () => lastView && part.draw(lastView) });
   const later = h("label.late", late, " later half only");
@@ -482,7 +198,8 @@ export function answersPanel(compare) {
       const alone = tally(trace.alone.slice(0, n));
       show(beside, n);
       if (n) {
-        put(cost, `${many(n, "sample")}, ${tokenCount(trace.spent[n - 1])}.`);
+        put(cost, `${many(n, "sample")}.`);
+        put(caution, compare?.caution(trace, n) ?? "");
         rivals.replaceChildren(...(compare?.decide(trace, n) ?? []).map(([rule, answer]) =>
           h("li", term(rule), " ", h("b", answerText(trace, answer)))));
       }
@@ -528,39 +245,60 @@ const tokensTo = ({ chains }, t) => chains.reduce((sum, { generated, steps }) =>
   sum + generated[Math.min(t, steps.length - 1)], 0);
 
 /**
- * What the run has cost up to the position, whether all of it was long enough, and when a chain is
- * worth its cost.
+ * What the run has cost up to the position, whether all of it was long enough, when a chain is
+ * worth its cost, and what draws the step again.
  * @param {((view: View) => Promise<string>) | undefined} ask whether it was long enough
+ * @param {((view: View) => Promise<string>) | undefined} redraw the step, and what came of it
  * @returns {Part}
  */
-export function summary(ask) {
+export function summary(ask, redraw) {
   const cost = h("span");
   const question = h("b");
   const trust = h("span");
   const worth = h("span");
+  const address = h("span");
+  const outcome = h("span", { role: "status" });
+  const again = button("link", { async onclick() {
+    const [view, mine] = [/** @type {View} */ (shown), at];
+    put(outcome, "Drawing…");
+    show(again, false);
+    const sentence = await /** @type {NonNullable<typeof redraw>} */ (redraw)(view);
+    if (mine === at) put(outcome, sentence);
+  } }, "Draw it again");
   const node = h("div.summary", h("p", h("b", "Cost so far: "), cost),
     ask ? h("p", question, trust) : null,
-    h("p", h("b", "When is a chain worth it? "), worth));
+    h("p", h("b", "When is a chain worth it? "), worth),
+    h("p", h("b", "Can this step be repeated? "), address, " ", redraw ? again : null, outcome));
   const isNew = differs();
   const isLonger = differs();
+  const isElsewhere = differs();
+  /** @type {View | null} */
+  let shown = null;
+  let at = "";
   let wanted = "";
-  let whole = 1; // tokens of a whole answer
   return {
     node,
     draw(view) {
-      const { trace, seen, data, finished } = view;
+      const { trace, chain, t, seen, data, finished } = shown = view;
+      if (isElsewhere(at = `${view.run}/${t}`)) {
+        put(address, `Seed ${trace.header.seed ?? 0}, chain ${chain.id + 1}, step ${t} draw `
+          + "the same text and verdict on every computer; speed differs, and last digits may.");
+        put(outcome, "");
+        show(again, true);
+      }
       if (!isNew(`${data}/${seen}/${finished}`)) return;
-      const tokens = tokensTo(trace, seen);
       if (isLonger(data)) {
-        whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
         worth.replaceChildren(...(trace.answers.length
-          ? ["Where samples are hardly ever right and the reward detects near misses. Elsewhere, "
-            + "use a ", term("wmv", "weighted vote"), "."]
+          ? ["If right samples are rare and the reward detects near misses. Otherwise, use a ",
+            term("wmv", "weighted vote"), "."]
           : ["On the recorded writing tasks, the chain was not ahead of the ", term("typical"),
             " of several samples."]));
       }
-      put(cost, `${tokenCount(tokens)}, about as many as `
-        + `${many(Math.max(1, Math.round(tokens / whole)), "whole answer")}.`);
+      const tokens = tokensTo(trace, seen);
+      const n = affordable(trace.spent, tokens);
+      const others = n ? `The other methods get as many: ${many(n, "sample")}, ${
+        tokenCount(trace.spent[n - 1])}, which can be drawn in parallel.` : "";
+      put(cost, `${tokenCount(tokens)}, rejected rewrites included. ${others}`);
       const now = `${view.run}/${trace.version}/${view.burnIn}/${finished}`;
       if (!ask || now === wanted) return;
       wanted = now;

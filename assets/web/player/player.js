@@ -4,18 +4,12 @@ import { modelName, term } from "../dictionary.js";
 import { differs, put, set, show, swap } from "../dom.js";
 import { later } from "../later.js";
 import { beadList } from "./beads.js";
-import { ifsRow, phaseStrip } from "./cells.js";
+import { phaseStrip } from "./cells.js";
 import { Clock } from "./clock.js";
 import { button, h, signMore } from "./drawing.js";
 import { JUMPS, following } from "./jumps.js";
 import { motion } from "./motion.js";
-import {
-  answersPanel,
-  histogramPanel,
-  ratePanel,
-  summary,
-  tracePanel,
-} from "./panels.js";
+import { answersPanel, summary, tracePanel } from "./panels.js";
 import { feed, newTrace, parse } from "./parse.js";
 import { markerAt, textPane } from "./text.js";
 import { transportBar } from "./transport.js";
@@ -32,7 +26,8 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @property {(text: string, called?: string) => void} open show a whole trace; a bad one throws one
  *   clear sentence and changes nothing
  * @property {() => void} stop nothing more is drawn, and nothing plays on
- * @property {(step: number | null) => void} expect a new run begins; show its step once it is there
+ * @property {(place: [t: number, chain: number] | null) => void} expect a new run begins; show its
+ *   step once it is there
  * @property {(problem: string) => void} await a new problem takes the place of the run
  * @property {(t: number, chain?: number) => void} seek
  * @property {(phase: number) => void} goPhase
@@ -43,6 +38,7 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @property {(sentence: string, stays?: boolean) => void} tell until the next key or press, or
  *   until another run is shown
  * @property {(tab: string) => void} openTab
+ * @property {() => Promise<void>} complete draw the figures below the stage, in view or not
  * @property {(now: number) => void} render
  * @property {{ t: number, phase: number, playing: boolean, source: string, chain: number,
  *   last: number, burnIn: number }} position
@@ -58,19 +54,21 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @typedef {object} Rivals
  * @property {(trace: Trace, n: number) => [rule: string, answer: string | null][]} decide from the
  *   first n samples
+ * @property {(trace: Trace, n: number) => string} caution why best-of-n can fall
  * @property {() => void} open a comparison of all rules on this run
  */
 /**
  * @typedef {object} Options
  * @property {string} [text] a whole trace
  * @property {string} [name] what it is called
- * @property {number | null} [step] to open at
+ * @property {[t: number, chain: number] | null} [place] to open at
  * @property {boolean} [autoplay]
- * @property {(t: number) => void} [onseek]
+ * @property {(t: number, chain: number) => void} [onseek]
  * @property {Record<string, (player: Player) => unknown>} [actions] buttons, by their titles
  * @property {Record<string, [string, (view: View) => Nodes]>} [extra] tabs: title, what is in them
  * @property {Ask} [ask] the server about single texts
  * @property {(view: View) => Promise<string>} [enough] whether a run was long enough
+ * @property {(view: View) => Promise<string>} [again] draw a step again, and report on it
  * @property {() => void} [run] draw a run of the problem that waits for one
  * @property {Rivals} [compare] what other rules decide
  */
@@ -85,6 +83,9 @@ const TABS = {
 const SERVER_TABS = ["tokens", "hand"]; // of a server
 const INVITATION = "This problem has not been run yet. The model will write a first draft, and "
   + "then rewrite it step by step.";
+/** Below the stage, by their classes (charts.js). */
+const FIGURES = ["whatif", "histogram", "lengths", "rate"];
+const CHARTS = /** @type {const} */ (["charts.js", "QAlignCharts"]);
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
 const CALM = 4; // times the speed from which only end states are shown
 const TAB_PACE = 150; // ms between drawings of a tab while playing
@@ -112,7 +113,7 @@ export function mount(element, options = {}) {
   let chainId = 0;
   let opened = 0; // traces so far
   let burnIn = 0;
-  /** @type {number | null} */
+  /** @type {[t: number, chain: number] | null} */
   let wanted = null; // the step to go to once the run has got there
   let posed = ""; // a problem that waits for its run
   let isRequested = false; // whether that run has been asked for
@@ -141,10 +142,11 @@ export function mount(element, options = {}) {
   const text = textPane();
   const phases = phaseStrip(goPhase);
   const walk = [tracePanel(seek), beadList(seek), answersPanel(options.compare)];
-  const spread = histogramPanel();
-  const below = [summary(options.enough), ifsRow(), spread, histogramPanel(true),
-    ratePanel(seek)];
-  const parts = [text, phases, ...walk, ...below];
+  const below = summary(options.enough, options.again);
+  const figures = FIGURES.map((name) => h(`figure.panel.${name}`));
+  const parts = [text, phases, ...walk, below];
+  /** @type {import("./drawing.js").Part[]} */
+  let charts = []; // once their script is there
   const invited = h("p");
   const begin = button("go", { onclick: () => options.run?.() }, "Run it live");
   const tabs = tabRow();
@@ -156,7 +158,7 @@ export function mount(element, options = {}) {
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
     h("div.problem", { "data-stage": "problem" }, problem,
       h("p.top", origin, " ", facts, " ", state, models)),
-    main, bar.node, h("div.walk", ...nodes(walk)), ...nodes(below),
+    main, bar.node, h("div.walk", ...nodes(walk)), below.node, ...figures,
     h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
   const effects = motion(player);
@@ -204,6 +206,7 @@ export function mount(element, options = {}) {
   /** Go to a step of a chain. */
   function visit(/** @type {number} */ t, id = chainId) {
     chainId = id;
+    chainId = chain()?.id ?? 0;
     seek(t);
   }
   function setChain(/** @type {number} */ id) {
@@ -291,10 +294,10 @@ export function mount(element, options = {}) {
     const cut = String(phase > 0 || markerAt(view) === step.index);
     effects.before(view, clock.rate);
     Object.assign(player.dataset, { phase, t, verdict, cut });
-    for (const part of parts) part.draw(view);
+    for (const part of [...parts, ...charts]) part.draw(view);
     effects.after(view);
     bar.showPosition(t, last(), clock.playing, t >= last() && finished());
-    options.onseek?.(t);
+    options.onseek?.(t, view.chain.id);
     tabs.follow(view, now);
   }
   function head(/** @type {View} */ view) {
@@ -314,6 +317,20 @@ export function mount(element, options = {}) {
     bar.showChains(trace.chains, view.chain.id);
     bar.showJumps(JUMPS.map(({ places }) => places(trace, view.chain)));
   }
+
+  // figures
+  async function complete() {
+    const { fill } = await later(...CHARTS);
+    if (!charts.length) charts = fill(figures, seek);
+    render(performance.now());
+  }
+  const reached = new IntersectionObserver((all) => {
+    if (!all.some((one) => one.isIntersecting)) return;
+    reached.disconnect();
+    complete().catch(() => put(figures[1], "The server did not answer: load the page again."));
+  });
+  if (CHARTS[1] in globalThis) complete();
+  else for (const figure of figures) reached.observe(figure);
 
   // tabs
   function tabRow() {
@@ -430,8 +447,9 @@ export function mount(element, options = {}) {
         if (!next.chains.length) return; // what was there stays until there is a step
         adopt(next, text, "live", "Live run");
       }
-      if (wanted !== null && last() >= wanted) {
-        seek(wanted);
+      const there = trace.chains.find(({ id }) => id === wanted?.[1]);
+      if (wanted && there && there.steps.length > wanted[0]) {
+        visit(...wanted);
         wanted = null;
       }
       if (still.matches && finished() && !clock.t) go(last()); // nothing has led there by itself
@@ -459,7 +477,7 @@ export function mount(element, options = {}) {
     if (top !== above) player.style.setProperty("--above", `${above = top}px`);
     if (all === sizes.all) return;
     const within = (/** @type {HTMLElement} */ node) => Math.max(220, node.clientWidth - 30);
-    sizes = { all, trace: within(walk[0].node), panel: within(spread.node),
+    sizes = { all, trace: within(walk[0].node), panel: within(figures[1]),
       score: within(phases.chance) + 26 };
     changed(false);
   }
@@ -476,17 +494,18 @@ export function mount(element, options = {}) {
     setSpeed,
     render,
     openTab: tabs.open,
+    complete,
     await(/** @type {string} */ problem) {
       if (source === "live") left = headOf(raw);
       adopt(newTrace(), "", "next", "New problem");
       posed = problem;
       tabs.open("");
     },
-    expect(/** @type {number | null} */ step) {
+    expect(/** @type {[t: number, chain: number] | null} */ place) {
       isRequested = true;
       tell("");
       source = "next";
-      wanted = step;
+      wanted = place;
       left = "";
       changed(false);
     },
@@ -519,7 +538,7 @@ export function mount(element, options = {}) {
   } catch (error) {
     tell(`This trace cannot be shown. ${/** @type {Error} */ (error).message}`, true);
   }
-  if (options.step != null) seek(options.step);
+  if (options.place) visit(...options.place);
   return api;
 }
 

@@ -1,7 +1,8 @@
 /* The figures of a room: predictions, votes, and all chains on one axis. */
 import { IDEAS } from "../dictionary.js";
 import { builder } from "../dom.js";
-import { histogram, ticks } from "../player/numbers.js";
+import { ticks } from "../player/numbers.js";
+import { histogram } from "../player/statistics.js";
 import { fixed, many, percent, plain, visible } from "../player/words.js";
 
 const own = builder("room-");

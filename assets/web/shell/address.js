@@ -57,6 +57,9 @@ export function remember(page, state) {
   follow();
 }
 
+/** A page's state now. @param {Page} page */
+export const stateOf = (page) => parts[page];
+
 /**
  * One parameter of a page's state.
  * @param {Page} page

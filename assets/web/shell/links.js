@@ -2,6 +2,7 @@
 
 export const PAGE = "tab";
 export const STEP = "step";
+export const CHAIN = "chain";
 export const RUN = "run";
 export const SET = "set";
 export const LESSON = "lesson";
@@ -56,19 +57,34 @@ export function linkTo(address, page, parts) {
 }
 
 /**
- * Whether a part of a link has settings of a run; a step and a run of the gallery are none.
+ * Whether a part of a link has settings of a run; a step, its chain and a run of the gallery are
+ * none.
  * @param {Parameters} part
  */
-export const namesRun = (part) => Object.keys(part).some((key) => ![STEP, RUN].includes(key));
+export const namesRun = (part) =>
+  Object.keys(part).some((key) => ![STEP, CHAIN, RUN].includes(key));
+
+/** @typedef {[t: number, chain: number]} Place a step, and its chain's place in the trace */
 
 /**
- * The step that a part of a link names, if it is one.
+ * The step and the chain that a part of a link names, if it names a step; there, chains count
+ * from 1.
  * @param {Parameters} part
+ * @returns {Place | null}
  */
-export function stepOf(part) {
-  const n = Number(part[STEP]);
-  return STEP in part && Number.isInteger(n) && n >= 0 ? n : null;
+export function placeOf({ [STEP]: step = "-", [CHAIN]: chain = "1" }) {
+  const place = /** @type {Place} */ ([Number(step), Number(chain) - 1]);
+  return place.every((n) => Number.isInteger(n) && n >= 0) ? place : null;
 }
+
+/**
+ * A step and its chain as parameters of a link; the first chain is left out.
+ * @param {number} t
+ * @param {number} chain
+ * @returns {Parameters}
+ */
+export const parametersOf = (t, chain) =>
+  ({ [STEP]: String(t), ...(chain && { [CHAIN]: String(chain + 1) }) });
 
 /**
  * Values by the names of their settings.

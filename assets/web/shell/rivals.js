@@ -1,5 +1,6 @@
 /* What rules that need no chain answer from samples of the model alone. */
-import { weights } from "../player/numbers.js";
+import { weights } from "../player/statistics.js";
+import { fixed, isRight } from "../player/words.js";
 
 /**
  * The answer with the largest weight; of equal weights, the first to appear. A sample without an
@@ -31,4 +32,19 @@ export function decideAlone({ header, base, tilts, alone }, n) {
   const best = answers[rewards.indexOf(Math.max(...rewards))];
   const weight = weights(rewards, header.beta, tilts.slice(0, n));
   return [["bon", best], ...plain, ["wmv", vote(answers, weight)]];
+}
+
+/**
+ * Why best-of-n can fall, with the best right and the best wrong reward of the first n samples.
+ * @param {import("../player/parse.js").Trace} trace
+ * @param {number} n
+ */
+export function cautionOfBest(trace, n) {
+  if (trace.header.rm === "none") return "";
+  const best = (/** @type {boolean} */ right) => Math.max(...trace.base.slice(0, n).filter((_, k) =>
+    isRight(trace, trace.alone[k]) === right));
+  const [right, wrong] = [best(true), best(false)];
+  const here = Number.isFinite(right - wrong)
+    ? ` (best here: right ${fixed(right)}, wrong ${fixed(wrong)})` : "";
+  return `Best-of-n can fall as n grows, as more wrong texts get a high reward${here}.`;
 }

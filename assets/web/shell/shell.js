@@ -1,6 +1,6 @@
 /* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
-import { amend, begin, link, linkedPage, opened, remember, turnTo } from "./address.js";
+import { amend, begin, link, linkedPage, opened, remember, stateOf, turnTo } from "./address.js";
 import {
   copyLink,
   downloadTrace,
@@ -9,6 +9,7 @@ import {
   savePage,
   saver,
 } from "./actions.js";
+import { redraw } from "./again.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, showDrawer } from "./drawer.js";
@@ -16,8 +17,19 @@ import { follow, listen } from "./glossary.js";
 import { holdLinked, holds, release } from "./hold.js";
 import { QAlignList } from "../list/list.js";
 import { drawHere, drawSeed, here, stopHere } from "./here.js";
-import { RUN, SET, STEP, linkTo, named, namesRun, partsOf, stepOf } from "./links.js";
-import { decideAlone } from "./rivals.js";
+import {
+  CHAIN,
+  RUN,
+  SET,
+  STEP,
+  linkTo,
+  named,
+  namesRun,
+  parametersOf,
+  partsOf,
+  placeOf,
+} from "./links.js";
+import { cautionOfBest, decideAlone } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -120,7 +132,7 @@ function run(page, names, values) {
     source = "run";
     fromGallery = "";
     showDrawer(false);
-    player()?.expect(linked ? stepOf(opened) : null);
+    player()?.expect(linked ? placeOf(opened) : null);
     delete opened[STEP];
   }
   return values;
@@ -171,8 +183,8 @@ function status(element, props) {
 
 /** @type {(page: Page, query: string) => import("./links.js").Parameters} */
 function keepingStep(page, query) {
-  const t = player()?.position.t ?? 0;
-  return page === "watch" && t ? { ...parameters(query), [STEP]: String(t) } : parameters(query);
+  const { t = 0, chain = 0 } = player()?.position ?? {};
+  return { ...parameters(query), ...(page === "watch" && t ? parametersOf(t, chain) : {}) };
 }
 
 /**
@@ -209,7 +221,8 @@ async function linkFile(api, server) {
 async function save(api, server) {
   const element = document.querySelector("#watch-player .qp");
   try {
-    (await saver()).open(api, element, {
+    const [{ open }] = await Promise.all([saver(), api.complete()]);
+    open(api, element, {
       page: (/** @type {boolean} */ live, /** @type {Tell} */ tell) =>
         savePage(api, server, fromGallery, live, tell),
       trace: () => downloadTrace(api),
@@ -250,12 +263,12 @@ function sayUnseen(api) {
 /**
  * Show a recorded run, as soon as there is a player, and say what there is to see.
  * @param {{ name: string, title: string, summary: string, text: string }} entry
- * @param {number | null} step to open at
+ * @param {import("./links.js").Place | null} place to open at
  */
-function recorded(entry, step) {
+function recorded(entry, place) {
   const api = player();
   if (!api) {
-    window.requestAnimationFrame(() => recorded(entry, step));
+    window.requestAnimationFrame(() => recorded(entry, place));
     return;
   }
   source = "recorded";
@@ -263,7 +276,7 @@ function recorded(entry, step) {
   api.open(entry.text, entry.title);
   adopt();
   remember("watch", { [RUN]: entry.name });
-  if (step !== null) api.seek(step);
+  if (place) api.seek(...place);
   summary = entry.summary;
   api.tell(summary);
   sayUnseen(api);
@@ -306,9 +319,10 @@ export const QAlignShell = {
   status,
   diagnostics,
   enough,
+  redraw,
   drawer: showDrawer,
-  get step() {
-    return stepOf(opened);
+  get place() {
+    return placeOf(opened);
   },
   /**
    * Open the page that the link names, and the glossary if it does.
@@ -381,6 +395,7 @@ export const QAlignShell = {
    */
   compare: (of, server) => ({
     decide: decideAlone,
+    caution: cautionOfBest,
     async open() {
       const reply = await queryOf(of(), server);
       if ("error" in reply) of().tell(`This run cannot be compared. ${reply.error}`);
@@ -388,8 +403,11 @@ export const QAlignShell = {
         { ...partsOf(new URLSearchParams()), compare: parameters(reply.query) }));
     },
   }),
-  seek(/** @type {number} */ t) {
-    if (source !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
+  seek(/** @type {number} */ t, /** @type {number} */ chain) {
+    if (source === "recorded" && !fromGallery && linked) return;
+    const state = { ...stateOf("watch"), ...parametersOf(t, chain) };
+    if (!chain) delete state[CHAIN];
+    remember("watch", state);
   },
   /** The lab's settings for the address bar. */
   lab(/** @type {string} */ text) {
