@@ -45,6 +45,7 @@ export function cautionOfBest(trace, n) {
     isRight(trace, trace.alone[k]) === right));
   const [right, wrong] = [best(true), best(false)];
   const here = Number.isFinite(right - wrong)
-    ? ` (best here: right ${fixed(right)}, wrong ${fixed(wrong)})` : "";
-  return `Best-of-n can fall as n grows, as more wrong texts get a high reward${here}.`;
+    ? ` (top: right ${fixed(right)}, wrong ${fixed(wrong)})` : "";
+  return "Best-of-n takes the top reward; with more samples, more wrong texts are overrated"
+    + `${here}.`;
 }
