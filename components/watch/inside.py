@@ -168,7 +168,9 @@ async def _rewrite(
 async def _redraw(
     lm: Any, rm: RewardModel, header: TraceHeader, request: Mapping[str, Any]
 ) -> Answer:
-    run, chain, t = header.run, request.get("chain"), request.get("t")
+    run: Run = header.run
+    chain: Any = request.get("chain")
+    t: Any = request.get("t")
     if not (is_whole(chain, 0, run.chains - 1) and is_whole(t, 0, run.steps)):
         raise InvalidSetting(
             f"chain and t must be below {run.chains} and at most {run.steps}, got "
