@@ -259,7 +259,7 @@ export function summary(ask, redraw) {
   const address = h("span");
   const outcome = h("span", { role: "status" });
   const again = button("link", { async onclick() {
-    const [view, mine] = [/** @type {View} */ (shown), at];
+    const [view, mine] = [/** @type {View} */ (latest), at];
     put(outcome, "Drawing…");
     show(again, false);
     const sentence = await /** @type {NonNullable<typeof redraw>} */ (redraw)(view);
@@ -273,13 +273,13 @@ export function summary(ask, redraw) {
   const isLonger = differs();
   const isElsewhere = differs();
   /** @type {View | null} */
-  let shown = null;
+  let latest = null;
   let at = "";
   let wanted = "";
   return {
     node,
     draw(view) {
-      const { trace, chain, t, seen, data, finished } = shown = view;
+      const { trace, chain, t, seen, data, finished } = latest = view;
       if (isElsewhere(at = `${view.run}/${t}`)) {
         put(address, `Seed ${trace.header.seed ?? 0}, chain ${chain.id + 1}, step ${t} draw `
           + "the same text and verdict on every computer; speed differs, and last digits may.");
