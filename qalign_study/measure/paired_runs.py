@@ -28,15 +28,11 @@ class Pair:
     difference: Difference
 
 
-def paired_runs(a: Results, b: Results, names: tuple[str, str] = ("A", "B")) -> Iterator[Pair]:
+def paired_runs(a: Results, b: Results) -> Iterator[Pair]:
     """Compare every method at every number of samples that both runs have.
 
     The two may cost different amounts: equal numbers of samples, and of states that cost as much
     within each run. Problems that only one of the runs has finished are left out.
-
-    Args:
-        a, b: the runs.
-        names: of the runs, for the difference.
 
     Raises:
         InvalidSetting: they share no problem, or one problem is not the same in both.
@@ -51,7 +47,7 @@ def paired_runs(a: Results, b: Results, names: tuple[str, str] = ("A", "B")) -> 
         if key in of_each[1]:
             one, other = (points[key] for points in of_each)
             values, other_values = np.array(one.each), np.array(other.each)
-            gap = paired_difference(*names, values, other_values, n=one.n, spent=other.spent)
+            gap = paired_difference("A", "B", values, other_values, n=one.n, spent=other.spent)
             yield Pair(*key, one, other, gap)
 
 
