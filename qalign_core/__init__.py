@@ -30,7 +30,7 @@ from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.store import load_trace, save_trace
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.run import Sampling
+from qalign_core.run import Run, Sampling
 from qalign_core.target import Target
 from qalign_core.types import Cost, Response, ScoredResponse, Step
 
@@ -42,6 +42,7 @@ __all__ = [
     "LanguageModel",
     "Response",
     "RewardModel",
+    "Run",
     "Sampling",
     "ScoredResponse",
     "Step",
