@@ -34,8 +34,9 @@ GROUPS = {
     "long": "Right samples are rare: long problems",
     "shifted": "Unfamiliar wording, more events",
     "writing": "No answers to count: short texts with constraints",
+    "forms": "A pretrained model: forms of ten separate fields",
 }
-"""The embedded sets by what they show, in the order of the Results page."""
+"""The shipped sets by what they show, in the order of the Results page."""
 AS_IN_THE_PAPER = "The paper’s moves and target"
 """The name of a set's usual run among its variants."""
 
@@ -55,8 +56,8 @@ OTHER_RUNS = {
 def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
     """The packed results that are shipped: embedded sets first, the usual reward model first.
 
-    Others are files with another target or move, and files on fresh problems. Statements about the
-    methods use the paper's target and move, on one set of problems each.
+    Others are files with another target or move, on fresh problems, or of a pretrained model.
+    Statements about the methods use the paper's target and move, on one set of problems each.
     """
     order = list(TITLES)
 
@@ -65,8 +66,10 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
         return order.index(task) if task in order else len(order), path.stem
 
     usual = {path for path in folder.glob("*.zip") if variant_of(path) not in OTHER_RUNS}
-    files = {*folder.glob("*.zip"), *folder.glob("fresh/*.zip")} - usual if others else usual
-    return tuple(sorted(files, key=place))
+    if not others:
+        return tuple(sorted(usual, key=place))
+    files = {path for part in ("", "fresh/", "pretrained/") for path in folder.glob(f"{part}*.zip")}
+    return tuple(sorted(files - usual, key=place))
 
 
 def once_per_version(function: Callable[..., T]) -> Callable[..., T]:
