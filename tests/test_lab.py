@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 import numpy as np
 import pytest
+from traces import read_number
 
 from benchmarks import figures
 from components.lab import (
@@ -114,8 +115,7 @@ def test_the_factors_shown_multiply_to_the_flow_shown(beta: float) -> None:
             forth, _ = balance.pair(WORLD, beta, y, z, EXACT)
             gain = WORLD.score(forth.new) - WORLD.score(forth.old)
             rows = cast(Any, balance.factors(y, z, forth, gain, beta))[-1][2:]
-            cells = [row[-1][-1].replace("−", "-") for row in rows]
-            _, target, proposal, alpha, total = map(float, cells)
+            _, target, proposal, alpha, total = (read_number(row[-1][-1]) for row in rows)
             # three factors of four digits, a product of three
             assert target * proposal * alpha == pytest.approx(total, rel=6.5e-3)
 
@@ -137,7 +137,7 @@ def test_the_distance_curve_and_its_table_are_the_cores() -> None:
     assert p.empirical is not None
     # 256 chains end near their noise floor, not at zero: what is left is not bias
     assert 0.5 * p.floor < p.empirical[-50:].mean() < 1.5 * p.floor
-    assert style.number(float(p.exact[16])) in texts_in(chain.distance_table(p))
+    assert style.cell_text(float(p.exact[16])) in texts_in(chain.distance_table(p))
 
 
 def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
@@ -162,8 +162,8 @@ def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
     assert rate not in text_of(*hidden.words)
     assert rate in text_of(*section.words)
     assert "acceptance" not in names_in(hidden.figures[1][0])
-    assert style.number(here.acceptance) not in texts_in(hidden.figures[1][1])
-    assert style.number(here.acceptance) in texts_in(section.figures[1][1])
+    assert style.cell_text(here.acceptance) not in texts_in(hidden.figures[1][1])
+    assert style.cell_text(here.acceptance) in texts_in(section.figures[1][1])
 
 
 def test_the_methods_curves_are_the_outcomes() -> None:

@@ -47,6 +47,7 @@ from qalign_study.measure.mixture import (
     fit_mixture,
     match,
 )
+from qalign_study.sheet.words import signed
 
 WORLD = preset()
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
@@ -217,11 +218,11 @@ async def test_t_moves_the_chain_to_the_target_on_a_graph_that_stays(lab) -> Non
     await begin(lab, "Convergence")
     chain = WORLD.chain(1.0)
     exact = distances(chain, 64)
-    assert style.number(float(exact[0])) in await lab.inner_text("#lab-convergence-told")
+    assert style.cell_text(float(exact[0])) in await lab.inner_text("#lab-convergence-told")
     await lab.evaluate("window.kept = document.querySelector('#lab-strip .main-svg')")
     for t in (4, 64):
         await slide(lab, "lab-t", t)
-        await text_in(lab, "lab-convergence-told", style.number(float(exact[t])))
+        await text_in(lab, "lab-convergence-told", style.cell_text(float(exact[t])))
         await wait_for_curve(lab, "lab-strip", f"after {t} steps")
         values = await curve(lab, "lab-strip", f"after {t} steps")
         assert values == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
@@ -238,12 +239,12 @@ async def test_t_moves_the_chain_to_the_target_on_a_graph_that_stays(lab) -> Non
     await lab.locator("#lab-strip-open").get_by_text("Show the numbers").click()
     after = float(chain.after(64)[by_reward(chain)[-1]])
     row = lab.locator("#lab-strip-numbers tbody tr").first
-    await row.get_by_text(style.number(after), exact=True).first.wait_for()
+    await row.get_by_text(style.cell_text(after), exact=True).first.wait_for()
     await lab.locator("#lab-distance-open").get_by_text("Show the numbers").click()
-    await text_in(lab, "lab-distance-numbers", style.number(float(exact[64])))
+    await text_in(lab, "lab-distance-numbers", style.cell_text(float(exact[64])))
     walked = shares(simulate(chain, n_chains=16, steps=64, seed=SEED), 121)[64]
     noise = noise_floor(chain.target, 16)
-    expected = [style.number(x) for x in (total_variation(walked, chain.target), noise)]
+    expected = [style.cell_text(x) for x in (total_variation(walked, chain.target), noise)]
     await changes(lab, "lab-convergence-told", expected, press(lab, "lab-shown", "16 chains"))
 
 
@@ -372,11 +373,11 @@ async def test_every_mistake_shows_its_distance(lab) -> None:
     for name, rule in MISTAKES.items():
         await press(lab, "lab-mistake", name)
         distance = break_it.broken(WORLD, 1.0, rule).distance
-        await text_in(lab, "lab-break-told", style.number(distance))
+        await text_in(lab, "lab-break-told", style.cell_text(distance))
         await wait_for_curve(lab, "lab-wrong", name.lower())
     distance = break_it.broken(WORLD, 0.5, rule).distance
     move = slide(lab, "lab-beta", 0.5)
-    await changes(lab, "lab-break-told", [style.number(distance)], move)
+    await changes(lab, "lab-break-told", [style.cell_text(distance)], move)
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -386,7 +387,7 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     await text_in(lab, "lab-beta-told", "Steps to within 1% of the target")
     assert "strings of a, b, c" in await lab.text_content("#lab-target .xtitle")
     here = at_beta(WORLD, 0.6)
-    expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} SD"]
+    expected = [f"{style.cell_text(here.kl)} nats", f"{signed(here.mean_reward)} SD"]
     await changes(lab, "lab-beta-told", expected, slide(lab, "lab-beta", 0.6))
     await slide(lab, "lab-guess", 62)
     rate = f"{here.acceptance:.1%}"
@@ -401,7 +402,7 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
 def alignment_facts(mixture: Mixture, n: int) -> list[str]:
     """What the page says of best-of-n: numbers of the core."""
     best = best_of_n_as_alignment(mixture, n)
-    return [style.number(best.beta), style.number(match(mixture, n).sd)]
+    return [style.cell_text(best.beta), style.cell_text(match(mixture, n).sd)]
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -422,7 +423,7 @@ async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_
         ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
         ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
     ):
-        mode = style.number(match(mixture, 256).mode)
+        mode = style.cell_text(match(mixture, 256).mode)
         await changes(lab, words_id, [mode], slide(lab, name, value))
     known = list(base_rewards().values())[-1]
     mixture = fit_mixture(known.rewards)
@@ -513,7 +514,7 @@ async def test_a_link_shows_what_its_sender_saw(lab, visit, toy_app) -> None:
     assert "lab-rows" not in query  # they follow from the preset
     other = await visit(f"{toy_app}{query}")
     distance = break_it.broken(preset("Long-winded"), 0.6, rule).distance
-    await text_in(other, "lab-break-told", style.number(distance))
+    await text_in(other, "lab-break-told", style.cell_text(distance))
     await wait_for_curve(other, "lab-wrong", name.lower())
     assert await other.locator("#lab-section-beta").is_hidden()
     assert await other.locator("#lab-mistake input:checked").input_value() == name
@@ -529,7 +530,7 @@ async def test_a_link_of_an_earlier_version_opens_its_section_and_a_bad_value_is
     await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
     await page.wait_for_selector("#lab-distance .main-svg")
     assert await page.locator("#lab-section-beta").is_hidden()
-    distance = style.number(float(distances(WORLD.chain(1.0), 3)[3]))
+    distance = style.cell_text(float(distances(WORLD.chain(1.0), 3)[3]))
     for words in ("at t = 3", distance, *chain_facts(WORLD, 1.0)):
         await text_in(page, "lab-convergence-told", words)
 

@@ -121,6 +121,8 @@ def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
         assert f"<bdi>{name}</bdi>" in above
         assert f"<th>{name}</th>" in above
     assert "QAlign (" in above
+    assert re.search(r"\d problems, drawn at β = [\d.]+\.", above)
+    assert re.search(r"These draws are at β = [\d.]+\.", below)
     assert "qalign evaluate &lt;b&gt;" in below
 
 

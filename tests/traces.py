@@ -121,6 +121,13 @@ def deep_trace(steps: int, length: int, seed: int = 1) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
+def read_number(text: str) -> float:
+    """Parse a number as pages write it: −0.25, 12,345, 2.1 × 10⁻⁵."""
+    mantissa, _, power = text.replace("−", "-").replace(",", "").partition(" × 10")
+    raised = power.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-"))
+    return float(f"{mantissa}e{raised or 0}")
+
+
 def numbers(text: str) -> list[float]:
     """The numbers in a text, with a typographic minus."""
     return [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))]

@@ -24,14 +24,19 @@ from qalign_study.measure.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_study.measure.curves import paired
 from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_study.sheet.convergence import trust
-from qalign_study.sheet.evaluated import results_files, summarise, task_of
+from qalign_study.sheet.evaluated import (
+    difference_of_votes,
+    read,
+    results_files,
+    task_of,
+)
 from qalign_study.sheet.words import (
     SURVIVE,
     describe_mixing,
+    fixed,
     gap,
     in_a_sentence,
     names_of,
@@ -50,6 +55,8 @@ COUNTED = {
     False: "counted in tokens, because the size of a model is unknown",
 }
 """The unit of compute in one line, by whether FLOPs are known."""
+SAME = ("lm", "rm", "sharpness")
+"""Settings in which recorded results must be as the comparison is, to be named beside it."""
 
 
 def naming(comparison: Comparison) -> dict[str, Idea]:
@@ -134,7 +141,7 @@ def level_line(comparison: Comparison, results: Sequence[Outcome], budget: Budge
     sides = f"{_count(chain.n, 'chain state')} and {_count(pool.n, 'independent sample')}"
     if budget == "samples":
         return f"Equal samples: {sides}. The compute is not equal: {spent}."
-    each = f"{chain.spent * pool.n / (chain.n * max(pool.spent, 1)):.2g}"
+    each = number(chain.spent * pool.n / (chain.n * max(pool.spent, 1)), 2)
     sides += f" (a state costs {each} times as much)"
     return f"Equal compute: {sides}; {spent}, {percent(apart)} apart."
 
@@ -206,18 +213,19 @@ def ranking(comparison: Comparison) -> str:
     task = kind_of(header.run.prompt)
     for path in (each for each in results_files() if task_of(each) == task):
         try:
-            summary = summarise(path)
+            results = read(path)
+            settings = results.header.run
+            if any(getattr(settings, k) != getattr(header.run, k) for k in SAME):
+                continue
+            last = difference_of_votes(path)
         except QAlignError:  # Results says so
             continue
-        settings = summary.results.header.run
-        if any(getattr(settings, k) != getattr(header.run, k) for k in ("lm", "rm", "sharpness")):
-            continue
-        names = naming(comparison)
-        for last in list(paired(summary.points, chain_vote.id, weighted_vote.id))[-1:]:
+        if last is not None:
+            vote = in_a_sentence(naming(comparison)[weighted_vote.id].word)
             return (
-                f"{one}: on {len(summary.results.records)} recorded problems of this kind, at the "
-                f"compute of {last.n} samples each, QAlign "
-                f"{standing(last)} the {in_a_sentence(names[weighted_vote.id].word)}: {gap(last)}."
+                f"{one}: on {len(results.records)} recorded problems of this kind, drawn at "
+                f"β = {number(settings.beta)}, at the compute of {last.n} samples each, QAlign "
+                f"{standing(last)} the {vote}: {gap(last)}."
             )
     return f"{one}; whole sets of problems can."
 
@@ -278,7 +286,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         blind = unread([sample.response.text for sample in comparison.pool])
         return (
             f"Of {_count(n, what)}, this text shares the most words with the others{weighted}: "
-            f"mean ROUGE-1 {score:.2f}.{f' {blind}.' * bool(blind)}"
+            f"mean ROUGE-1 {fixed(score)}.{f' {blind}.' * bool(blind)}"
         )
     if decision.answer is None:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
@@ -366,11 +374,11 @@ def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
         ("the least", scores[0]),
     )
     bars = [
-        {"name": name, "share": score, "label": f"{score:.2f}", "right": None, "won": not place}
+        {"name": name, "share": score, "label": fixed(score), "right": None, "won": not place}
         for place, (name, score) in enumerate(places)
     ]
     if waste is not None:
-        bars[0] |= {"recycled": max(waste.scores), "recycled_label": f"{max(waste.scores):.2f}"}
+        bars[0] |= {"recycled": max(waste.scores), "recycled_label": fixed(max(waste.scores))}
     return bars
 
 
@@ -426,7 +434,7 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
         rows.append(
             [
                 "Effective samples",
-                f"{outcome.effective:.1f} of {outcome.n:,}",
+                f"{fixed(outcome.effective, 1)} of {outcome.n:,}",
                 "equally weighted samples with the same precision: 1 / Σw²",
             ]
         )

@@ -4,12 +4,13 @@ import gradio as gr
 from gradio.components import Component
 
 from components.lab.section import Section, View
-from components.lab.style import LEGEND, Figure, Words, bar, element, figure, number, table
+from components.lab.style import LEGEND, Figure, Words, bar, cell_text, element, figure, table
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_study.exact.law import EXACT, Flow, Rule, flow
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
 from qalign_study.exact.world import LANGUAGE_MODELS, World, label, preset
+from qalign_study.sheet.words import number
 
 FLOW_HEIGHT = 280
 RIGHT = EXACT.name
@@ -54,9 +55,11 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     widest = max(*right, *left, 1e-300) * 1.1
     traces = [
         bar("base", y=places, x=[-v for v in left], orientation="h", name="y′ → y", hatched=6,
-            customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
+            customdata=[cell_text(v) for v in left],
+            hovertemplate="y′ → y: %{customdata}<extra></extra>"),
         bar("chain", y=places, x=right, orientation="h", name="y → y′",
-            hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
+            customdata=[cell_text(v) for v in right],
+            hovertemplate="y → y′: %{customdata}<extra></extra>"),
     ]  # fmt: skip
     return figure(
         traces,
@@ -68,7 +71,7 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
         xaxis={
             "range": [-widest, widest],
             "tickvals": [-widest / 1.1, 0, widest / 1.1],
-            "ticktext": [number(widest / 1.1), "0", number(widest / 1.1)],
+            "ticktext": [cell_text(widest / 1.1), "0", cell_text(widest / 1.1)],
         },
         yaxis={"autorange": "reversed"},
         legend={**LEGEND, "traceorder": "normal"},
@@ -77,7 +80,7 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
 
 def format_flow(total: float) -> str:
     """A flow in three digits: one less than its factors, so that they multiply to it."""
-    return f"{total:.2e}".replace("-", "−")
+    return number(total, padded=True)
 
 
 def factors(
@@ -86,20 +89,21 @@ def factors(
     """One flow as a product, one line per factor; `power` is the target's sharpness."""
     base = (element("sub", "LM"), "(old)")
     sharp = "" if power == 1 else f" · (p(new) / p(old))^{power - 1:g}"
-    alpha = f"min(1, exp({reward_gain:+.4g} / {beta:.4g}){sharp} · {len(f.old)} / {len(f.new)})"
+    gain = f"{'+' * (reward_gain >= 0)}{cell_text(reward_gain)} / {cell_text(beta)}"
+    alpha = f"min(1, exp({gain}){sharp} · {len(f.old)} / {len(f.new)})"
     raised = "" if power == 1 else element("sup", f"{power:g}")
     target = ("the exact target: p", element("sub", "LM"), raised, " · exp(r/β) / Z")
     rows: tuple[tuple[tuple[Words, ...], tuple[Words, ...], float], ...] = (
         (("p", *base), ("how often the language model writes it",), f.base),
         (("π(old)",), target, f.target),
         (("q(new | old)",), ("probability of proposing it, summed over the cuts",), f.proposal),
-        (("α(old → new)",), (alpha.replace("-", "−"),), f.alpha),
+        (("α(old → new)",), (alpha,), f.alpha),
     )
     body = [
         element(
             "tr",
             element("td", *name, element("br"), element("small", *what)),
-            element("td", number(value)),
+            element("td", cell_text(value)),
         )
         for name, what, value in rows
     ]

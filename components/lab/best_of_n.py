@@ -17,12 +17,12 @@ from components.lab.style import (
     Words,
     as_float32,
     bar,
+    cell_text,
     curve,
     facts,
     figure,
     line_at,
     note,
-    number,
     slider,
     table,
 )
@@ -166,13 +166,13 @@ def describe(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[
         words.append(note(small))
     matched = facts(
         [
-            (f"β*({m.n})", number(m.alignment.beta), "good"),
-            ("… in units of σ", number(m.alignment.beta / mixture.sds[d])),
-            ("Mode of best-of-n: formula", number(m.alignment.a), "good"),
-            ("Mode of best-of-n: exact", number(m.mode), "good"),
+            (f"β*({m.n})", cell_text(m.alignment.beta), "good"),
+            ("… in units of σ", cell_text(m.alignment.beta / mixture.sds[d])),
+            ("Mode of best-of-n: formula", cell_text(m.alignment.a), "good"),
+            ("Mode of best-of-n: exact", cell_text(m.mode), "good"),
             ("Gumbel: largest error in probability", f"{m.gap:.3f}"),
-            ("sd of best-of-n", number(m.sd), "bad"),
-            ("sd of the target", number(m.tilted.sd), "bad"),
+            ("sd of best-of-n", cell_text(m.sd), "bad"),
+            ("sd of the target", cell_text(m.tilted.sd), "bad"),
         ]
     )
     rows: list[list[Cell]] = []

@@ -13,13 +13,13 @@ from components.lab.style import (
     Figure,
     Trace,
     Words,
+    cell_text,
     curve,
     dot,
     facts,
     figure,
     line_at,
     note,
-    number,
     percent,
     slider,
     table,
@@ -27,6 +27,7 @@ from components.lab.style import (
 )
 from qalign_study.exact.convergence import AtBeta, at_beta, sweep
 from qalign_study.exact.world import World
+from qalign_study.sheet.words import number, signed
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
 NEAR = "steps to within 1% of the target"
@@ -75,8 +76,8 @@ def facts_of(here: AtBeta, guess: float | None) -> Words:
     """The numbers at this beta; acceptance only once it has been revealed."""
     steps = "more than 10⁹" if here.steps is None else f"{here.steps:,}"
     rows = [
-        ("Distance from the model", f"{number(here.kl)} nats"),
-        ("Mean reward of the target", f"{here.mean_reward:+.2f} SD"),
+        ("Distance from the model", f"{cell_text(here.kl)} nats"),
+        ("Mean reward of the target", f"{signed(here.mean_reward)} SD"),
         (NEAR.capitalize(), steps),
         ("Share of the distance left after a step (second eigenvalue)", f"{here.eigenvalue:.4f}"),
     ]
@@ -109,7 +110,7 @@ def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> Words:
         ("β", "acceptance", "of those that change the text", "KL, nats", "mean reward",
          "second eigenvalue", NEAR),
         [
-            (f"{p.beta:.3g}", p.acceptance if revealed else "?",
+            (number(p.beta), p.acceptance if revealed else "?",
              p.acceptance_changed if revealed else "?", p.kl, p.mean_reward,
              f"{p.eigenvalue:.6f}", p.steps)
             for p in points

@@ -10,18 +10,19 @@ from components.lab.style import (
     Figure,
     Words,
     bar,
+    cell_text,
     curve,
     element,
     facts,
     figure,
     note,
-    number,
     over_steps,
     table_at,
 )
 from qalign_study.exact.convergence import distances
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_study.exact.world import World, by_reward, label
+from qalign_study.sheet.words import signed
 
 ALL = {**MISTAKES, **SHARP_MISTAKES}
 STEPS = 128
@@ -60,8 +61,8 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     """The right rule goes on falling; the wrong one levels off at its distance."""
     t = np.arange(len(right))
     traces = [
-        curve("right rule", t, np.where(right > 1e-15, right, np.nan), "chain", ".2e"),
-        curve("this mistake", t, wrong, "wrong", ".2e"),
+        curve("right rule", t, np.where(right > 1e-15, right, np.nan), "chain", "number"),
+        curve("this mistake", t, wrong, "wrong", "number"),
         curve("where it ends", t[[0, -1]], [b.distance] * 2, "base", "", width=1.5, dash="dash"),
     ]
     return over_steps(traces, [*wrong, *right[right > 1e-15]])
@@ -71,11 +72,11 @@ def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
     """How wrong, in three numbers, and a word where nothing is lost here."""
     cards = facts(
         [
-            ("Distance from the target that remains", number(b.distance), "bad"),
-            ("Mean |y|: right rule", number(b.mean_length[1]), "good"),
-            ("Mean |y|: this mistake", number(b.mean_length[0]), "bad"),
-            ("Mean reward: right rule", f"{b.mean_reward[1]:+.2f} SD", "good"),
-            ("Mean reward: this mistake", f"{b.mean_reward[0]:+.2f} SD", "bad"),
+            ("Distance from the target that remains", cell_text(b.distance), "bad"),
+            ("Mean |y|: right rule", cell_text(b.mean_length[1]), "good"),
+            ("Mean |y|: this mistake", cell_text(b.mean_length[0]), "bad"),
+            ("Mean reward: right rule", f"{signed(b.mean_reward[1])} SD", "good"),
+            ("Mean reward: this mistake", f"{signed(b.mean_reward[0])} SD", "bad"),
         ]
     )
     if idle:

@@ -14,11 +14,11 @@ from components.lab.style import (
     Words,
     as_float32,
     bar,
+    cell_text,
     curve,
     dot,
     facts,
     figure,
-    number,
     over_steps,
     percent,
     scatter,
@@ -40,6 +40,7 @@ from qalign_study.exact.convergence import (
 from qalign_study.exact.law import ExactChain, total_variation
 from qalign_study.exact.world import World, by_reward, label
 from qalign_study.export.dictionary import colour
+from qalign_study.sheet.words import signed
 
 STEPS = 256
 FIRST_BETA = 1.0
@@ -99,7 +100,7 @@ def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") 
     labels = [label(chain.states[a]) for a in order]
     ticks = np.unique(np.linspace(0, len(order) - 1, 6).round().astype(int))
     hover = [
-        f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
+        f"{text} · reward {signed(r)}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
     traces = [
         bar("target", x=place, y=chain.target[order], name="exact target",
@@ -120,7 +121,7 @@ def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") 
         y="probability",
         xaxis={
             "tickvals": ticks,
-            "ticktext": [f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
+            "ticktext": [f"{labels[k]}<br>{signed(chain.rewards[order[k]], 1)}" for k in ticks],
             "tickangle": 0,
             "hoverformat": " ",
             "title": {**title(LETTERED), "standoff": 12},
@@ -142,7 +143,7 @@ def distance_figure(p: Progress) -> Figure:
     eigenvalue = f"in the long run × {factor:.3f} per step (second eigenvalue)"
     thin = {"width": 1.5, "dash": "dash"}
     traces = [
-        curve("exact chain", t, as_float32(resolved), "chain", ".2e"),
+        curve("exact chain", t, as_float32(resolved), "chain", "number"),
         curve(eigenvalue, t, visible_slope, "base", "", **thin),
     ]
     if p.empirical is not None and p.visited is not None:
@@ -176,7 +177,7 @@ def facts_of(p: Progress) -> Words:
     """The numbers that matter at step t."""
     below = np.nonzero(p.exact < 1e-10)[0]
     rows = [
-        (f"Distance to the target at t = {p.t}", number(p.here)),
+        (f"Distance to the target at t = {p.t}", cell_text(p.here)),
         ("Falls below 10⁻¹⁰", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
         ("Expected acceptance", percent(acceptance_rate(p.chain))),
         (
@@ -185,9 +186,9 @@ def facts_of(p: Progress) -> Words:
         ),
     ]
     if p.visited is not None:
-        rows[0] = (f"Distance of where the chains are at t = {p.t}", number(p.here))
-        rows[1] = (noise_name(p).capitalize(), number(p.floor))
-        visited = number(float(p.visited[p.t]))
+        rows[0] = (f"Distance of where the chains are at t = {p.t}", cell_text(p.here))
+        rows[1] = (noise_name(p).capitalize(), cell_text(p.floor))
+        visited = cell_text(float(p.visited[p.t]))
         rows.insert(1, ("Distance of their time shares so far, which vote", visited))
     return facts(rows)
 

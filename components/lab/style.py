@@ -3,7 +3,6 @@
 Colours are the dictionary's; words and grids follow the page's theme.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from components.common.style import GRID, frame, log_axis
 from qalign_core.types import Array
 from qalign_study.export.dictionary import colour
+from qalign_study.sheet.words import number
 
 Cell = str | float | int | None
 
@@ -49,12 +49,14 @@ def scatter(**trace: object) -> Trace:
 
 
 def curve(name: str, x: Any, y: Any, id_: str, shows: str = ".3f", **more: Any) -> Trace:
-    """A line by its name; `shows` is the form of its values, "" of a line that shows none.
+    """A line by its name; `shows` is the form of its values: plotly's, "number", or "" for none.
 
     It has the colour of an idea: "base" for lines that only help to read. `more` takes `width` and
     `dash` of the line, and any other setting of a trace.
     """
-    hover = {"hovertemplate": f"%{{y:{shows}}}"} if shows else {"hoverinfo": "skip"}
+    hover: Trace = {"hovertemplate": f"%{{y:{shows}}}"} if shows else {"hoverinfo": "skip"}
+    if shows == "number":
+        hover = {"customdata": [number(v) for v in y], "hovertemplate": "%{customdata}"}
     line = {"color": colour(id_), "width": 2.5, "dash": "solid"}
     line |= {name: more.pop(name) for name in ("width", "dash") if name in more}
     return scatter(**{"x": x, "y": y, "name": name, "mode": "lines", "line": line, **hover, **more})
@@ -120,22 +122,13 @@ def figure(
     return {"data": list(traces), "layout": frame(**settings)}
 
 
-def number(value: Cell) -> str:
-    """A number for people: four significant digits, scientific where it is very small."""
+def cell_text(value: Cell) -> str:
+    """Format a cell: a number in four significant digits, a whole number in full."""
     if value is None:
         return "–"
     if isinstance(value, str):
         return value
-    if isinstance(value, int):
-        return f"{value:,}"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if math.isnan(value):
-        return "–"
-    if value != 0 and abs(value) < 1e-3:
-        mantissa, exponent = f"{value:.3e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−")
-    return f"{value:,.4g}".replace("-", "−")
+    return f"{value:,}" if isinstance(value, int) else number(value, 4)
 
 
 def percent(value: float) -> str:
@@ -151,7 +144,7 @@ def element(name: str, *parts: Words, **attributes: str) -> Words:
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Words:
     """A table of numbers."""
     head = [element("th", name, scope="col") if name else element("td") for name in headers]
-    body = [element("tr", *(element("td", number(cell)) for cell in row)) for row in rows]
+    body = [element("tr", *(element("td", cell_text(cell)) for cell in row)) for row in rows]
     numbers = element("table", element("thead", element("tr", *head)), element("tbody", *body))
     # tabindex: a scrolling region must be reachable from the keyboard
     return element("div.table", numbers, tabindex="0", role="region", aria="numbers")

@@ -9,13 +9,13 @@ from components.lab.section import Section, View
 from components.lab.style import (
     Figure,
     Words,
+    cell_text,
     curve,
     dot,
     facts,
     figure,
     line_at,
     note,
-    number,
     over_steps,
     slider,
     table,
@@ -24,6 +24,7 @@ from components.lab.style import (
 from qalign_study.exact.bench import chain_of_fields as chain
 from qalign_study.exact.convergence import distances, second_eigenvalue, steps_within
 from qalign_study.exact.law import ExactChain
+from qalign_study.sheet.words import number
 
 STEPS = 400
 STOPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, STEPS)
@@ -68,7 +69,7 @@ def map_figure(copies: int, share: int) -> Figure:
 def describe(copies: int, share: int) -> tuple[Words, ...]:
     """The verdict and its numbers."""
     alone, mixed = gaps(copies, share)
-    ratio, speed = mixed / alone, f"{mixed / alone:.2g} times as fast in the long run"
+    ratio, speed = mixed / alone, f"{number(mixed / alone, 2)} times as fast in the long run"
     if ratio > 1 + CHANGE:
         verdict = (
             f"Here block moves help: the chain is {speed}. "
@@ -86,8 +87,8 @@ def describe(copies: int, share: int) -> tuple[Words, ...]:
     better = ("good",) if ratio > 1 else ()
     steps = [steps_within(each) for each in both(copies, share)]
     rows = [
-        (f"Steps to within 1% of the target, {ALONE}", number(steps[0])),
-        (f"Steps to within 1% of the target, {MIXED}", number(steps[1]), *better),
+        (f"Steps to within 1% of the target, {ALONE}", cell_text(steps[0])),
+        (f"Steps to within 1% of the target, {MIXED}", cell_text(steps[1]), *better),
         (f"Distance lost per step (spectral gap), {ALONE}", f"{100 * alone:.2f}%"),
         (f"Distance lost per step (spectral gap), {MIXED}", f"{100 * mixed:.2f}%", *better),
     ]
@@ -108,8 +109,8 @@ def draw(copies: float, share: float) -> View:
     alone, mixed = (distances(each, STEPS) for each in both(*at))
     t = np.arange(len(alone))
     traces = [
-        curve(ALONE, t, alone, "base", ".2e", dash="dash"),
-        curve(MIXED, t, mixed, "chain", ".2e"),
+        curve(ALONE, t, alone, "base", "number", dash="dash"),
+        curve(MIXED, t, mixed, "chain", "number"),
     ]
     distance = over_steps(traces, [*alone, *mixed])
     numbers = table_at(STOPS, {ALONE: alone, MIXED: mixed})

@@ -14,12 +14,12 @@ from components.lab.style import (
     Figure,
     Trace,
     Words,
+    cell_text,
     curve,
     facts,
     figure,
     line_at,
     note,
-    number,
     percent,
     scatter,
     slider,
@@ -180,7 +180,7 @@ def describe(study: Exploration) -> tuple[Words, ...]:
         else ""
     )
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
-        ("One sample is right", f"1 time in {number(round(1 / study.one))}"),
+        ("One sample is right", f"1 time in {cell_text(round(1 / study.one))}"),
         (f"At least one of {n} is right", percent(ceiling)),
         ("QAlign", _band(study, chain_vote.id), "good"),
         *((curve_name(each), _band(study, each)) for each in RULES if each != chain_vote.id),

@@ -1,7 +1,5 @@
 """What if the reward is wrong? A constructed example, computed exactly with the real kernel."""
 
-import math
-
 import numpy as np
 from gradio.components import Component
 
@@ -10,12 +8,12 @@ from components.lab.section import Section, View
 from components.lab.style import (
     Figure,
     Words,
+    cell_text,
     curve,
     facts,
     figure,
     line_at,
     note,
-    number,
     percent,
     scatter,
     slider,
@@ -32,7 +30,7 @@ from qalign_study.exact.wrong_reward import (
     target_over_beta,
 )
 from qalign_study.export.dictionary import colour
-from qalign_study.sheet.words import curve_name
+from qalign_study.sheet.words import curve_name, number
 
 SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
@@ -93,19 +91,19 @@ def story(example: Example, results: tuple[Outcome, ...]) -> tuple[Words, ...]:
         ]
     )
     if example.beta < example.hack_beta:
-        limit = "∞" if math.isinf(example.hack_beta) else f"{example.hack_beta:.3g}"
+        limit = number(example.hack_beta)
         words = (
-            f"At β = {example.beta:g}, below {limit}, the target itself prefers the hack. No "
+            f"At β = {number(example.beta)}, below {limit}, the target itself prefers the hack. No "
             "sampler can fix that: QAlign and the weighted vote both return C, as they should."
         )
     elif example.beta > example.right_beta:
         words = (
-            f"At β = {example.beta:g}, above {example.right_beta:.3g}, the reward counts "
+            f"At β = {number(example.beta)}, above {number(example.right_beta)}, the reward counts "
             "too little to overturn the popular wrong answer: the target prefers B."
         )
     else:
         words = (
-            f"Between β = {example.hack_beta:.3g} and {example.right_beta:.3g} the target "
+            f"Between β = {number(example.hack_beta)} and {number(example.right_beta)} the target "
             "prefers A. Best-of-n takes the highest reward at any β, so with enough "
             "samples it always finds the hack: its proxy reward climbs while its accuracy "
             "collapses."
@@ -127,7 +125,7 @@ def target_table(example: Example) -> Words:
     shares = target_over_beta(example, betas)
     return table(
         ("β", "A", "B", "C"),
-        [(number(b), *map(float, row)) for b, row in zip(betas, shares, strict=True)],
+        [(cell_text(b), *map(float, row)) for b, row in zip(betas, shares, strict=True)],
     )
 
 

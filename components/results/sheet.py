@@ -29,7 +29,7 @@ from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_htm
 from qalign_study.sheet.problems import progress
 from qalign_study.sheet.report import INTERVALS, describe_run, sections
 from qalign_study.sheet.values import Section, Table, tables
-from qalign_study.sheet.words import COMPUTE_NOTE, si
+from qalign_study.sheet.words import COMPUTE_NOTE, number, si, target_of
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""
@@ -84,7 +84,9 @@ def show(path: Path) -> tuple[str, str, str]:
     above = below = problems = ""
     if evaluated.points:
         above = _figure("results-error", figure_html(errors(evaluated.points, group)))
+        drawn = f"{len(evaluated.results.records):,} problems, drawn at {target_of(header.run)}."
         findings = findings_html(evaluated.points, header.run, papers)
+        above += f'<p class="qc-sub" id="results-drawn">{html.escape(drawn)}</p>'
         above += f'<div id="results-said">{findings}</div>{_numbers(evaluated)}'
     if evaluated.folder is not None:  # its problems come first
         fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
@@ -95,7 +97,8 @@ def show(path: Path) -> tuple[str, str, str]:
         below += heading("Does more reward mean more right answers?", PROXY) + figure
     if tried:
         figure = _figure("results-beta", panels_html(betas(tried, group)))
-        below += heading("What does β change?", BETA) + figure
+        drawn = f"{BETA} These draws are at β = {number(header.run.beta)}."
+        below += heading("What does β change?", drawn) + figure
     if len(runs) > 1:
         panels = [errors(each.points, group, name) for name, each in runs.items()]
         level = min(each.level or max(p.n for p in each.points) for each in runs.values())

@@ -229,6 +229,10 @@ class ChainFacts:
         )
         return Share(math.exp(log_alpha))
 
+    def probability(self, times: str = "1") -> float:
+        """The acceptance probability as a number between 0 and 1, to compare with `u`."""
+        return float(self.alpha(times))
+
     def u(self) -> float:
         """The uniform draw of the step."""
         return math.exp(self._step.log_u)

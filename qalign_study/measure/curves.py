@@ -520,6 +520,17 @@ def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
     return (difference(*pair) for pair in pairs(points, a, b))
 
 
+def last_paired(draws: Draws, a: Curve, b: Curve) -> Difference | None:
+    """Return the difference at the largest budget at which two methods of a set cost the same.
+
+    It computes no smaller budgets, unlike `paired` of all curves.
+    """
+    for n in reversed(_sizes(draws, None) if draws.records else ()):
+        for each in paired(curves(draws, ns=[n]), a, b):
+            return each
+    return None
+
+
 def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     """The average over sets, each counting the same, at the budgets that every set has.
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from qalign_core.assets import ASSETS
-from qalign_core.decide.rules import chain_vote
-from qalign_study.measure.curves import curves, difference
+from qalign_core.decide.rules import chain_vote, weighted_vote
+from qalign_study.measure.curves import curves, difference, last_paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Evaluated, evaluated
 from qalign_study.measure.results import Results, load_results
@@ -102,6 +102,16 @@ def summarise(path: Path) -> Evaluated:
         QAlignError: it cannot be read.
     """
     return evaluated(path, title_of(path), read(path))
+
+
+@once_per_version
+def difference_of_votes(path: Path) -> Difference | None:
+    """Compare the chain's vote with the weighted vote at the largest equal compute of a file.
+
+    Raises:
+        QAlignError: it cannot be read.
+    """
+    return last_paired(read(path), chain_vote.id, weighted_vote.id)
 
 
 def task_of(path: Path) -> str:

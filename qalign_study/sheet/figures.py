@@ -18,6 +18,7 @@ from qalign_study.sheet.chart import Axis, Figure, Line, as_percent
 from qalign_study.sheet.values import Section, text
 from qalign_study.sheet.words import (
     curve_name,
+    fixed,
     in_a_sentence,
     model_title,
     models_of,
@@ -238,7 +239,7 @@ def proxy(group: Group) -> Figure:
     lines = []
     for id_, name, mine in _rules(group):
         labels = [
-            f"{name} at the compute of {p.n} samples: reward {p.reward:.2f}, "
+            f"{name} at the compute of {p.n} samples: reward {fixed(p.reward)}, "
             f"{percent(p.value)} right"
             for p in mine
         ]
@@ -254,18 +255,18 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     x, tuned = [p.beta for p in points], [p for p in points if p.acceptance is not None]
     right = [p.accuracy for p in points]
     ends = [p.low for p in points], [p.high for p in points]
-    labels = [f"β {p.beta:.3g}: {percent(p.accuracy)} right" for p in points]
+    labels = [f"β {number(p.beta)}: {percent(p.accuracy)} right" for p in points]
     lines = [Line(weighted_vote.id, x, right, *ends, labels, curve_name(weighted_vote.id, is_open))]
     for chain in of(group.points, chain_vote.id)[-1:]:
         at = [f"this run: {percent(chain.value)} right"]
         name = curve_name(chain_vote.id, is_open)
         lines.append(Line(chain_vote.id, [header.run.beta], [chain.value], labels=at, name=name))
     accepted = [p.acceptance or 0.0 for p in tuned]
-    labels = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in tuned]
+    labels = [f"β {number(p.beta)}: {percent(p.acceptance or 0.0)} accepted" for p in tuned]
     changes = Line(
         chain_vote.id, [p.beta for p in tuned], accepted, labels=labels, name="changes accepted"
     )
-    labels = [f"β {p.beta:.3g}: {p.kl:.2f} nats" for p in points]
+    labels = [f"β {number(p.beta)}: {p.kl:.2f} nats" for p in points]
     distance = Line("base", x, [p.kl for p in points], labels=labels, name="distance")
     most = Line("any", [x[0], x[-1]], [math.log(header.run.pool)] * 2, name="log n", markers=False)
     here = (header.run.beta, "β of this run")

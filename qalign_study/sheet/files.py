@@ -13,7 +13,7 @@ from qalign_study.measure.comparisons import Comparison, Cut, full_cut
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Report
 from qalign_study.sheet.values import Cell, Table, tables
-from qalign_study.sheet.words import contrary_verdict, target_of
+from qalign_study.sheet.words import contrary_verdict, number, target_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,7 @@ def _format_cell(cell: Cell | str) -> str:
     value, *notes = cell.texts
     if isinstance(gap := cell.measurement, Difference):
         # Only a page has room for the rest: it is as wide as it needs to be.
-        ends, p = notes[0].partition(",")[0], f"p = {gap.p:.2g}" if gap.p is not None else ""
+        ends, p = notes[0].partition(",")[0], f"p = {number(gap.p, 2)}" if gap.p is not None else ""
         notes = [ends, p, contrary_verdict(gap)]
     value, *notes = map(escape_latex, (value, *notes))
     bold = f"\\textbf{{{value}}}" if cell.bold else value

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from qalign_core.decide.rules import RULES
 from qalign_core.registry import entries
@@ -88,7 +89,7 @@ def few(difference: Difference) -> str:
         return ""
     count = f"{difference.discordant:.1f}".removesuffix(".0")
     one = "" if count == "1" else "s"
-    return f"few: they differ on {count} problem{one}, exact p = {difference.p:.2g}"
+    return f"few: they differ on {count} problem{one}, exact p = {number(difference.p, 2)}"
 
 
 def brief(difference: Difference) -> str:
@@ -131,9 +132,51 @@ def percents(shares: Sequence[float]) -> list[str]:
     return ["<1%" if 0 < x < 0.005 else f"{math.floor(100 * x + 0.5)}%" for x in exact]
 
 
-def number(value: float) -> str:
-    """A reward or a beta: three significant digits, or all before the point; a true minus sign."""
-    return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
+def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
+    """Format a number as all pages do: significant digits, or all before the point.
+
+    Beyond three zeros after the point, or six digits before it, as a power of ten. `brief` and
+    `plain` of assets/web/player/words.js write the same.
+
+    Args:
+        value: any number.
+        digits: significant digits.
+        padded: whether trailing zeros are kept, as for factors of a product: 0.690.
+    """
+    sign = "−" if value < 0 else ""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "–" if math.isnan(value) else f"{sign}∞"
+    exact = Decimal(abs(float(value)))
+    rounded = Context(prec=digits, rounding=ROUND_HALF_UP).plus(exact)
+    power = rounded.adjusted()
+    if -4 < power < 6:
+        text = f"{_round_half_up(exact, max(0, digits - 1 - power)):,f}"
+    else:
+        text = f"{rounded.scaleb(-power):.{digits - 1}f}"
+    if not padded and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    if -4 < power < 6:
+        return sign + text
+    return f"{sign}{text} × 10{str(power).translate(_RAISED)}"
+
+
+def fixed(value: float, places: int = 2) -> str:
+    """Format a number with a fixed number of decimal places and a true minus sign: −13.80."""
+    return f"{_round_half_up(Decimal(float(value)), places):f}".replace("-", "−")
+
+
+def signed(value: float, places: int = 2) -> str:
+    """Format a difference, as `fixed` but with a plus sign too: +0.50."""
+    return ("+" if value >= 0 else "") + fixed(value, places)
+
+
+def _round_half_up(value: Decimal, places: int) -> Decimal:
+    """Round as browsers do: of two numbers that are equally close, to the one further from 0."""
+    return value.quantize(Decimal(1).scaleb(-places), context=_CONTEXT)
+
+
+_CONTEXT = Context(prec=400, rounding=ROUND_HALF_UP)
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def model_title(kind: str, id_: str) -> str:

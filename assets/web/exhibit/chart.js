@@ -41,7 +41,7 @@ function marks(lo, hi, log, most) {
 
 /** @param {Axis} axis @param {number} value */
 function format({ percent: isShare }, value) {
-  if (!isShare) return value >= 1e4 ? value.toLocaleString("en") : plain(value);
+  if (!isShare) return plain(value);
   return value && value < 0.01 ? `${plain(100 * value)}%` : percent(value);
 }
 

@@ -131,8 +131,8 @@ export function handTab(tools) {
     const gain = judgement.gain === null
       ? "The model, as sampled, never writes this text: under the target it has no weight at all."
       : `ln π(y′) − ln π(y) = ${signed(judgement.gain)}: the target gives your text `
-        + `${judgement.gain >= 0 ? brief(Math.exp(Math.min(judgement.gain, 700))) : `1/${
-          brief(Math.exp(Math.min(-judgement.gain, 700)))}`} times the weight of the old one.`;
+        + `${brief(Math.exp(Math.max(-700, Math.min(judgement.gain, 700))))} times the weight of `
+        + "the old one.";
     const would = `If the model proposed your text, the rule would accept it with probability α = ${
       alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). How likely `
       + "the model is to propose it is not part of α; it is part of ln π above.";

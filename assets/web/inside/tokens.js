@@ -2,6 +2,7 @@
 import { term } from "../dictionary.js";
 import { differs, put, swap } from "../dom.js";
 import { h } from "../player/drawing.js";
+import { fixed } from "../player/words.js";
 import { bits, shadedText, share, surprise } from "./shaded.js";
 
 /** @typedef {import("../player/drawing.js").View} View */
@@ -18,7 +19,7 @@ const REST = 250; // ms that a step must stay before the server is asked about i
  */
 export function describeCut({ t, index, first, ids, finished }, scores) {
   const mean = scores.reduce((sum, one) => sum + bits(one), 0) / ids.length;
-  const whole = `On average a token is worth ${mean.toFixed(2)} bits of surprise.`;
+  const whole = `On average a token is worth ${fixed(mean)} bits of surprise.`;
   if (t === 0) return `The first draft. ${whole}`;
   const end = finished && first === ids.length - 1 ? " (the end)" : "";
   const where = `The cut fell ${index ? `after token ${index}` : "before the first token"}`;

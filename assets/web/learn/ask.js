@@ -1,6 +1,6 @@
 /* The form of a prediction, which is made before the outcome is shown. */
 import { builder } from "../dom.js";
-import { plain } from "../player/words.js";
+import { fixed, plain } from "../player/words.js";
 
 /** @typedef {import("./memory.js").Answer} Answer */
 /**
@@ -108,7 +108,7 @@ function spot({ question, marks }) {
   function put(/** @type {number} */ reward) {
     slider.value = String(reward);
     mine.setAttribute("d", at(Number(slider.value)));
-    slider.setAttribute("aria-valuetext", `reward ${Number(slider.value).toFixed(1)}`);
+    slider.setAttribute("aria-valuetext", `reward ${fixed(Number(slider.value), 1)}`);
     set = true;
   }
   return {

@@ -25,29 +25,33 @@ export function percents(counts) {
   const whole = counts.reduce((a, b) => a + b, 0) || 1;
   return counts.map((n) => (n && n / whole < 0.005 ? "<1%" : percent(n / whole)));
 }
-/** @type {(x: number) => string} */
-export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);
 /** @type {(n: number, word: string) => string} */
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 /**
- * A number in three significant digits, so that factors multiply to what stands behind the sign of
- * equality: 0.690, −12.4, 2.10 × 10⁻⁵.
+ * A number as all pages write it (`number` in qalign_study/sheet/words.py writes the same), with
+ * zeros, so that factors multiply to what stands behind the sign of equality: 0.690, −12.4,
+ * 12,345, 2.10 × 10⁻⁵.
  * @param {number} x
  */
 export function brief(x, digits = 3) {
-  const size = Math.abs(Number(x.toPrecision(digits))); // rounded: 0.9996 is 1.00, not 1.000
-  const sign = x < 0 ? MINUS : "";
-  if (x === 0) return "0";
-  if (!Number.isFinite(x)) return `${sign}∞`;
-  if (size < 0.001 || size >= 1e5) {
-    const [m, e] = size.toExponential(digits - 1).split("e");
-    const power = [...String(Number(e))].map((c) => RAISED[Number(c)] ?? "⁻");
-    return `${sign}${m} × 10${power.join("")}`;
+  if (x < 0) return MINUS + brief(-x, digits);
+  if (!x) return "0";
+  if (x === Infinity) return "∞";
+  const [mantissa, end] = x.toExponential(digits - 1).split("e");
+  const power = +end;
+  if (power < -3 || power > 5) {
+    return `${mantissa} × 10${`${power}`.replace(/./g, (c) => RAISED[+c] ?? "⁻")}`;
   }
-  const whole = Math.floor(Math.log10(size)) + 1;
-  return sign + size.toFixed(Math.max(0, digits - whole));
+  const text = x.toFixed(Math.max(0, digits - 1 - power));
+  return power < 3 ? text : text.replace(/\d(?=(\d{3})+\b)/g, "$&,");
 }
+/**
+ * The same without zeros at the end.
+ * @param {number} x
+ */
+export const plain = (x, digits = 6) =>
+  brief(x, digits).replace(/(?:\.0+|(\.\d+?)0+)(?= |$)/, "$1");
 
 /**
  * u and alpha in three digits, or in as many as show which one is larger.
@@ -55,12 +59,9 @@ export function brief(x, digits = 3) {
  * @param {number} alpha
  * @returns {[string, string]}
  */
-export function pair(u, alpha) {
-  for (let digits = 3; digits < 9; digits++) {
-    const [a, b] = [brief(u, digits), brief(alpha, digits)];
-    if (a !== b || u === alpha) return [a, alpha === 1 ? "1" : b];
-  }
-  return [String(u), String(alpha)];
+export function pair(u, alpha, digits = 3) {
+  const [a, b] = [brief(u, digits), brief(alpha, digits)];
+  return a === b && u !== alpha ? pair(u, alpha, digits + 1) : [a, alpha === 1 ? "1" : b];
 }
 
 /**

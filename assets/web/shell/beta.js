@@ -1,6 +1,6 @@
 /* The logarithmic slider for beta, with what beta means in plain numbers. */
 import { builder, put } from "../dom.js";
-import { brief } from "../player/words.js";
+import { plain } from "../player/words.js";
 
 /** @typedef {{ spread?: number, matching?: { n: number, beta: number }[], note?: string }} Facts */
 
@@ -13,8 +13,7 @@ const MOST_REWARDS = 2000; // rewards at most
 const NEAR = 0.25; // as greedy: so close are the logarithms
 
 /** @param {number} x */
-export const few = (x) =>
-  (x >= 1e5 || x < 0.001 ? brief(x, 2) : Number(x.toPrecision(3)).toString());
+const few = (x) => plain(x, 3);
 
 /**
  * What a beta means, in three sentences; those that are not known are empty.
@@ -69,7 +68,7 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
   function show(/** @type {number} */ beta) {
     slider.value = String(Math.log10(beta));
     slider.setAttribute("aria-valuetext", `beta ${few(beta)}`);
-    if (document.activeElement !== box) box.value = few(beta);
+    if (document.activeElement !== box) box.value = String(Number(beta.toPrecision(3)));
     meaning(beta, facts).forEach((sentence, k) => put(meaningLines[k], sentence));
   }
   function change(/** @type {number} */ beta) {

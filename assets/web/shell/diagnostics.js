@@ -30,7 +30,7 @@ function bars({ title, axis, values }) {
   const path = values.map((v, k) => `M${32 + k * step} ${y(0)}V${y(v)}h${thick}V${y(0)}Z`);
   return h("figure.panel", h("figcaption", title), chart(WIDTH, HEIGHT, `${title} ${axis}`,
     s("path.bars", { d: path.join("") }), rule("axis", 30, WIDTH, y(0)),
-    label(26, y(hi) + 6, plain(Number(hi.toPrecision(2))), "end"),
+    label(26, y(hi) + 6, plain(hi, 2), "end"),
     label(WIDTH / 2, HEIGHT - 3, axis)));
 }
 
