@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import sys
 import threading
 from collections import Counter
@@ -16,6 +18,7 @@ from toys import PROMPT, ToyLM, ToyRM
 from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
+from components.watch.page import tune_run
 from qalign_core import Trace, collect, run_chains
 from qalign_core.context import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, InvalidTrace
@@ -54,6 +57,32 @@ async def test_a_run_ends_with_all_of_its_text_and_says_finished():
     last = await last_of(Runs(Limits()).stream("a", counting(50)))
     assert last.text == "".join(f"{k}\n" for k in range(50))
     assert last.status.state == "finished"
+
+
+class StatusFeed(Feed):
+    """A feed that keeps every status."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "status":
+            self.__dict__.setdefault("texts", []).append(value.text)
+
+
+async def test_a_search_for_beta_counts_its_proposals_and_rounds_and_writes_each_estimate():
+    runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
+    feed = StatusFeed()
+    await tune_run(feed, runs, Run(prompt=PROMPT, beta=0.05))
+    form = re.compile(r"Finding β: round (\d) of at most 6, (\d+) of 64 proposals\. Stop ends it")
+    places = [tuple(map(int, match.groups())) for match in map(form.match, feed.texts) if match]
+    rounds = places[-1][0]
+    assert rounds > 1
+    # it counts up to the end of each round
+    assert places == sorted(places)
+    assert {n for r, n in places if r == 1} == set(range(65))
+    estimates = [json.loads(line) for line in feed.text.splitlines()]
+    # Stop finds the estimate of each round that is done; the last has its acceptance and band
+    assert [len(each) for each in estimates] == [1] * (rounds - 1) + [4]
+    assert 0.35 < estimates[-1][1] < 0.65
 
 
 async def test_runs_take_turns_step_by_step():

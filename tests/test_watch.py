@@ -365,7 +365,8 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     await page.click("#watch-settings")
     await page.click("#watch-tune")
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'finished'")
-    assert any("proposals tried" in line for line in await page.evaluate("said"))
+    progress = re.compile(r"Finding β: round \d of at most 6, \d+ of 64 proposals\.")
+    assert any(map(progress.match, await page.evaluate("said")))
     beta, rate = re.match(r"β = (\S+) accepts (\d+)%", await page.inner_text(".q-status")).groups()
     assert 35 <= int(rate) <= 65
     await page.wait_for_function(

@@ -35,11 +35,14 @@ from qalign_core.run import Run
 from qalign_core.types import Response
 from qalign_core.validation import from_json
 from qalign_study.export.browser import unsupported_reason
-from qalign_study.measure.tuning import tune_beta
+from qalign_study.measure.tuning import ROUNDS, STEPS, tune_beta
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS
+from qalign_study.sheet.words import number, percent
 
 PLAYS = " ▶ continues."
+FINDING = "Finding"
+KEEPS = " β is the estimate of the last round, or unchanged if none was done."
 FILLER = "window.QAlignShell.fills(props, trigger); // 'change'"
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
@@ -49,26 +52,43 @@ SEEDS = 10_000
 async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     """Find the beta at which half of the changed proposals are accepted, and write it.
 
+    Each line is an estimate: a list of a beta, and in the last line also its acceptance and its
+    band. The status has the number of proposals and of rounds, done and in all.
+
     Raises:
         QAlignError: the settings or the models do not allow it, or no beta does it.
     """
     run.check(runs.limits)
     lm, rm = await runs.models(feed, run)
 
-    n = 0
+    place, n = "", 0
+
+    def begin_round(tried: Sequence[float]) -> None:
+        nonlocal place, n
+        place, n = f"round {len(tried)} of at most {ROUNDS}", 0
+        if len(tried) > 1:
+            feed.write(json.dumps([round_beta(tried[-1])]) + "\n")
 
     async def extend(*args: Sequence[int], **options: Any) -> Response:
         nonlocal n
         response = await lm.extend(*args, **options)
         n += 1
-        feed.status = Status("sampling", f"Finding β: {n} proposals tried")
+        proposals = f"{min(max(0, n - 1), STEPS)} of {STEPS} proposals"  # the first text is a draft
+        feed.status = Status("sampling", f"{FINDING} β: {place}, {proposals}. Stop ends it")
         return response
 
     counted: Any = SimpleNamespace(
         id=lm.id, max_new_tokens=lm.max_new_tokens, encode=lm.encode, extend=extend
     )
-    tuned = await tune_beta(counted, rm, run.prompt, start=run.target, move=run.move, seed=run.seed)
-    feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
+    options = {"start": run.target, "move": run.move, "seed": run.seed, "notify": begin_round}
+    tuned = await tune_beta(counted, rm, run.prompt, **options)
+    values = [round_beta(tuned.beta), tuned.acceptance, tuned.low, tuned.high]
+    feed.write(json.dumps(values) + "\n")
+
+
+def round_beta(beta: float) -> float:
+    """Round a beta to three digits, as the slider shows it."""
+    return float(f"{beta:.3g}")
 
 
 def link_of(header: str) -> dict[str, str]:
@@ -194,16 +214,23 @@ def build_watch_page(
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))
+        estimates = 0
         async for now in work:
-            if now.text:
-                beta, rate, low, high = from_json(now.text)
-                text = f"β = {beta:g} accepts {rate:.0%} (95% band of β: {low:.2g} to {high:.2g})"
-                yield beta, status_value(Status("finished", text))
-            else:
-                yield gr.skip(), status_value(now.status)
+            lines = now.text.splitlines()
+            beta, *more = from_json(lines[-1]) if lines else [gr.skip()]
+            line = now.status
+            if more:
+                rate, low, high = more
+                band = f"{number(low, 2)} to {number(high, 2)}"
+                text = f"β = {number(beta)} accepts {percent(rate)} (95% band of β: {band})"
+                line = Status("finished", text)
+            # Stop keeps the estimate of the last round, which the slider shows by then
+            yield beta if len(lines) > estimates else gr.skip(), status_value(line)
+            estimates = len(lines)
 
     async def on_stop(line: str, request: gr.Request) -> str:
-        return await stop_run(runs, str(request.session_hash), line, PLAYS)
+        more = KEEPS if FINDING in line else PLAYS
+        return await stop_run(runs, str(request.session_hash), line, more)
 
     def follow_link(query: dict[str, str]) -> Any:
         link = linked("watch", query, runs, start)

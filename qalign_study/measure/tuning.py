@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -119,6 +119,8 @@ class NoBeta(InvalidSetting):
 
 START = Target(1.0)
 """Where tuning starts."""
+STEPS, ROUNDS = 64, 6
+"""Proposals per prompt and round, and the most rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +160,11 @@ async def tune_beta(
     acceptance: float = 0.5,
     start: Target = START,
     move: str = SUFFIX,
-    steps: int = 64,
-    rounds: int = 6,
+    steps: int = STEPS,
+    rounds: int = ROUNDS,
     seed: int = 0,
     n_bootstrap: int = 1000,
+    notify: Callable[[Sequence[float]], None] = lambda tried: None,
 ) -> Tuned:
     """Find the beta at which a share `acceptance` of changed proposals is accepted.
 
@@ -181,6 +184,7 @@ async def tune_beta(
         rounds: at most so many.
         seed: address of the randomness.
         n_bootstrap: resamples for the band.
+        notify: called as a round begins, with the betas of all rounds so far.
 
     Raises:
         InvalidSetting: settings out of range; or no beta was found: no proposal differs from its
@@ -197,6 +201,7 @@ async def tune_beta(
     tried: list[float] = []
     while True:
         tried.append(target.beta)
+        notify(tried)
         proposals, spent = await propose(
             lm, rm, prompts, target=target, move=move, steps=steps, seed=seed + len(tried) - 1
         )
@@ -476,8 +481,8 @@ async def tune_sharpness(
     acceptance: float = 0.5,
     start: Target = START,
     move: str = SUFFIX,
-    steps: int = 64,
-    rounds: int = 6,
+    steps: int = STEPS,
+    rounds: int = ROUNDS,
     seed: int = 0,
 ) -> tuple[Tried, ...]:
     """Find out how often the vote of a chain's states is right at each sharpness, at its own beta.
