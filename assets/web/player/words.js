@@ -33,6 +33,7 @@ export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
  * zeros, so that factors multiply to what stands behind the sign of equality: 0.690, −12.4,
  * 12,345, 2.10 × 10⁻⁵.
  * @param {number} x
+ * @returns {string}
  */
 export function brief(x, digits = 3) {
   if (x < 0) return MINUS + brief(-x, digits);
