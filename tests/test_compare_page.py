@@ -177,8 +177,10 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     summary = summarise(FOLDER / f"{kind}.zip")
     last = list(paired(summary.points, "qalign", "wmv"))[-1]
     sentence = ranking(comparison)
-    drawn = f"drawn at β = {number(summary.results.header.run.beta)}"
-    assert f"on {len(summary.results.records)} recorded problems of this kind, {drawn}," in sentence
+    target = f"drawn at β = {number(summary.results.header.run.beta)}"
+    assert (
+        f"on {len(summary.results.records)} recorded problems of this kind, {target}," in sentence
+    )
     # the page's skeleton waits for this: only the largest budgets are computed
     assert difference_of_votes(FOLDER / f"{kind}.zip") == last
     assert f"the compute of {last.n} samples each, QAlign" in sentence

@@ -84,9 +84,9 @@ def show(path: Path) -> tuple[str, str, str]:
     above = below = problems = ""
     if evaluated.points:
         above = _figure("results-error", figure_html(errors(evaluated.points, group)))
-        drawn = f"{len(evaluated.results.records):,} problems, drawn at {target_of(header.run)}."
+        caption = f"{len(evaluated.results.records):,} problems, drawn at {target_of(header.run)}."
         findings = findings_html(evaluated.points, header.run, papers)
-        above += f'<p class="qc-sub" id="results-drawn">{html.escape(drawn)}</p>'
+        above += f'<p class="qc-sub" id="results-drawn">{html.escape(caption)}</p>'
         above += f'<div id="results-said">{findings}</div>{_numbers(evaluated)}'
     if evaluated.folder is not None:  # its problems come first
         fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
@@ -97,8 +97,8 @@ def show(path: Path) -> tuple[str, str, str]:
         below += heading("Does more reward mean more right answers?", PROXY) + figure
     if tried:
         figure = _figure("results-beta", panels_html(betas(tried, group)))
-        drawn = f"{BETA} These draws are at β = {number(header.run.beta)}."
-        below += heading("What does β change?", drawn) + figure
+        words = f"{BETA} These draws are at β = {number(header.run.beta)}."
+        below += heading("What does β change?", words) + figure
     if len(runs) > 1:
         panels = [errors(each.points, group, name) for name, each in runs.items()]
         level = min(each.level or max(p.n for p in each.points) for each in runs.values())

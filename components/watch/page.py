@@ -80,8 +80,15 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     counted: Any = SimpleNamespace(
         id=lm.id, max_new_tokens=lm.max_new_tokens, encode=lm.encode, extend=extend
     )
-    options = {"start": run.target, "move": run.move, "seed": run.seed, "notify": begin_round}
-    tuned = await tune_beta(counted, rm, run.prompt, **options)
+    tuned = await tune_beta(
+        counted,
+        rm,
+        run.prompt,
+        start=run.target,
+        move=run.move,
+        seed=run.seed,
+        notify=begin_round,
+    )
     values = [round_beta(tuned.beta), tuned.acceptance, tuned.low, tuned.high]
     feed.write(json.dumps(values) + "\n")
 
