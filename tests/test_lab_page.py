@@ -272,6 +272,12 @@ async def test_play_moves_t_until_pause_and_quick_moves_end_on_the_last_one(lab)
     await wait_for_curve(lab, "lab-strip", "after 32 steps")
 
 
+@pytest.mark.asyncio(loop_scope="session")
+async def test_no_figure_has_a_toolbar_over_its_legend(lab) -> None:
+    await lab.wait_for_selector("#lab-distance .main-svg", state="attached")
+    assert await lab.locator(".js-plotly-plot .modebar-btn").count() == 0
+
+
 FITS = """(plot) => {
     const graph = document.querySelector(`#${plot}`);
     const drawing = graph?.querySelector('.main-svg');
