@@ -19,6 +19,7 @@ from qalign_study.export.scripts import WEB, with_sheet
 
 LATER = {
     "charts.js": WEB / "player" / "charts.js",
+    "exhibit.js": WEB / "exhibit" / "exhibit.js",
     "inside.js": WEB / "inside" / "inside.js",
     "save.js": WEB / "export" / "export.js",
 }

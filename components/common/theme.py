@@ -58,7 +58,7 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
 
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
-    names = ("player", "shell", "gallery", "compare", "lab", "learn", "exhibit", "presenter")
+    names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
     parts = [WEB / name / name for name in names]
     css = dictionary.style() + sheets(*parts)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))

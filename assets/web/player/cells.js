@@ -85,7 +85,8 @@ function scoreLine({ trace, step, sizes }, q) {
       ticks.length ? term("base") : ""),
     rewarded(trace)
       ? h("p.small", "The ", term("reward"),
-        " model reads both texts; it does not know the answer.")
+        " model reads both texts. It does not know the answer, and a right answer reached by wrong "
+        + "sums can score high.")
       : h("p.small", "There is no ", term("reward"), " here: it is 0 for every text, and ",
         term("beta", "β"), " plays no role."),
   ];

@@ -48,7 +48,8 @@ const MOVES = { // a trace may name anything, what every object inherits include
     noun: "the rest",
     factor: "p(rest|new)/p(rest|old)",
     meaning: "how well the rest still fits",
-    reason: "the probability of the text after the block, given the new block and the old one",
+    reason: "how likely the kept rest is after the new block, over how likely after the old one; "
+      + "near 0 if the rest no longer follows, and the block is then rejected",
     why: "the rest fits worse after it",
   }),
 };

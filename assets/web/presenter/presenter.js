@@ -4,7 +4,7 @@
    player. A lesson has its words in a column of their own. Stops that are not about a step or a run
    show their exhibit, as a room does. */
 import { builder, put } from "../dom.js";
-import { drawExhibit } from "../exhibit/exhibit.js";
+import { later } from "../later.js";
 import { QAlignLearn } from "../learn/learn.js";
 import { setApart } from "../learn/memory.js";
 import { player } from "../learn/place.js";
@@ -33,6 +33,7 @@ const STEP = "step"; // of a lesson: the texts of a step, and its numbers
 const EXHIBIT = "exhibit"; // of a lesson: a stop that is not about a step or a run
 const PROBLEM = "[data-stage=problem]"; // what a stop about the model's own samples highlights
 const SIZE = [1280, 720]; // for which presenter.css is written
+const DRAWS = /** @type {const} */ (["exhibit.js", "drawExhibit"]);
 const FIGURE = { width: 690, height: 290, size: 26 }; // in an exhibit
 /** The marks of options: no letters or numbers, which may be answers. */
 const MARKS = ["▲", "◆", "●", "■", "★"];
@@ -136,9 +137,9 @@ async function showStop() {
   if (root.dataset.present !== EXHIBIT || !now) return;
   const place = { lesson: now.lesson.name, stop: Math.min(now.k, now.lesson.stops.length - 1),
     answered: Boolean(now.answer) };
-  const data = await QAlignLearn.exhibit(place);
+  const [data, draw] = await Promise.all([QAlignLearn.exhibit(place), later(...DRAWS)]);
   if (JSON.stringify(QAlignLearn.now) === JSON.stringify(now)) {
-    exhibit.replaceChildren(...drawExhibit(data, FIGURE));
+    exhibit.replaceChildren(...draw(data, FIGURE));
     exhibit.dataset.stop = JSON.stringify(place);
   }
 }
