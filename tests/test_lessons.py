@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from components.learn.exhibit import build_exhibit
 from components.learn.guide import GUIDE, exercises
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
 from qalign_study.export.dictionary import ideas
+from qalign_study.lessons import curves
 from qalign_study.lessons.facts import (
     FACTS,
     RUNS,
@@ -27,7 +29,14 @@ from qalign_study.lessons.facts import (
     run_of,
     value_of,
 )
-from qalign_study.lessons.files import FOLDER, HIGHLIGHTS, InvalidLesson, load_lessons, read_lesson
+from qalign_study.lessons.files import (
+    FOLDER,
+    HIGHLIGHTS,
+    InvalidLesson,
+    load_lessons,
+    read_lesson,
+    sets_of_lessons,
+)
 from qalign_study.lessons.messages import check_lesson, check_prediction, fill_facts, lesson_message
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.sheet.evaluated import FOLDER as RESULTS
@@ -412,3 +421,33 @@ def test_the_guides_exercises_are_the_lessons_and_their_answers_the_cores():
     table = exercises(LESSONS)
     assert table in GUIDE.read_text(encoding="utf-8")
     assert table.count("\n") == 2 + sum(bool(s.ask) for x in LESSONS.values() for s in x.stops)
+
+
+@pytest.mark.slow(20)
+def test_recorded_curves_are_those_of_the_draws(monkeypatch):
+    record = curves._read_record()
+    assert record.keys() == sets_of_lessons()
+    for name, recorded in record.items():
+        computed = curves.compute_curves(curves.FOLDER / f"{name}.zip")
+        assert (computed.digest, computed.level, computed.problems) == (
+            recorded.digest,
+            recorded.level,
+            recorded.problems,
+        )
+        assert computed.shares.keys() == recorded.shares.keys()
+        for rule, points in computed.shares.items():
+            assert dict(points) == pytest.approx(dict(recorded.shares[rule]), abs=1e-9)
+    monkeypatch.setattr(curves, "_digest", lambda path: "another file")
+    monkeypatch.setattr(curves, "compute_curves", lambda path: path.name)
+    curves.curves_of.cache_clear()
+    assert curves.curves_of("long") == "long.zip"  # a file that changed is computed
+    curves.curves_of.cache_clear()
+
+
+def test_a_lesson_opens_without_computing_the_curves_of_its_results(monkeypatch):
+    monkeypatch.setattr(curves, "summarise", None)
+    curves.curves_of.cache_clear()
+    for name in ("worth", "best-of-n"):
+        lesson_message(load_lessons()[name])
+        for stop in load_lessons()[name].stops:
+            build_exhibit(stop, answered=True)

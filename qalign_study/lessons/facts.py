@@ -36,6 +36,7 @@ from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import Outcome as Way
 from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
 from qalign_study.export.dictionary import ideas
+from qalign_study.lessons.curves import curves_of
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
 from qalign_study.measure.curves import Point, paired
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
@@ -486,23 +487,27 @@ class ResultFacts:
     """The facts of a problem set: the share that each method gets right."""
 
     def __init__(self, place: Place) -> None:
-        self._set = summarise(FOLDER / f"{place.set}.zip")
+        self._curves, self._path = curves_of(place.set), FOLDER / f"{place.set}.zip"
 
-    def _of(self, method: str) -> list[Point]:
-        mine = [p for p in self._set.points if p.method == method and p.n <= self.budget()]
-        return sorted(mine, key=lambda p: p.n)
+    def _of(self, method: str) -> list[tuple[int, float]]:
+        return [(n, share) for n, share in self._curves.shares[method] if n <= self.budget()]
+
+    @property
+    def _points(self) -> tuple[Point, ...]:
+        """The points with the value of each problem, which take seconds."""
+        return summarise(self._path).points
 
     def budget(self) -> int:
         """Samples of the largest budget that every method has spent."""
-        return self._set.level
+        return self._curves.level
 
     def right(self, method: str) -> Share:
         """At the largest budget that every method has spent."""
-        return Share(self._of(method)[-1].value)
+        return Share(self._of(method)[-1][1])
 
     def problems(self) -> int:
         """Problems of the set."""
-        return len(self._set.results.records)
+        return self._curves.problems
 
     def count(self, method: str) -> int:
         """Problems that a method gets right at the largest budget."""
@@ -526,7 +531,7 @@ class ResultFacts:
         Raises:
             ValueError: its values are averages over subsets of the samples.
         """
-        each = self._of(method)[-1].each
+        each = next(p.each for p in self._points if (p.method, p.n) == (method, self.budget()))
         if not set(each) <= {0.0, 1.0}:
             raise ValueError(
                 f"the values of {method!r} are averages over sets of samples, and counts need one "
@@ -539,7 +544,7 @@ class ResultFacts:
         return list(zip(first, second, strict=True)).count(verdicts)
 
     def _difference(self, methods: str) -> Difference:
-        return list(paired(self._set.points, *methods.split(",")))[-1]
+        return list(paired(self._points, *methods.split(",")))[-1]
 
     def more(self, methods: str) -> str:
         """What the first of two methods has more, in points, with its paired 95% interval."""
@@ -560,11 +565,11 @@ class ResultFacts:
 
     def at_first(self, method: str) -> Share:
         """At the smallest budget."""
-        return Share(self._of(method)[0].value)
+        return Share(self._of(method)[0][1])
 
     def at_best(self, method: str) -> Share:
         """At the budget that suits it best."""
-        return Share(max(p.value for p in self._of(method)))
+        return Share(max(share for _, share in self._of(method)))
 
     def first(self) -> str:
         """The method that is right most often at the largest budget."""
