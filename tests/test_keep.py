@@ -49,11 +49,11 @@ async def test_the_table_has_every_prediction_state_and_vote(service):
     rows_of_predictions = [(r["who"], r["at"], r["answer"], r["value"], r["right"]) for r in rows
             if r["kind"] == "prediction"]  # fmt: skip
     assert rows_of_predictions == [
-        ("1", "2", "up", "down", "False"),
+        ("1", "2", "Up", "Down", "False"),
         ("1", "3", "12.5", "", ""),  # its answers are not open: the table does not tell them
-        ("2", "2", "down", "down", "True"),
+        ("2", "2", "Down", "Down", "True"),
         ("2", "3", "", "", ""),  # a row for those who did not answer
-        ("3", "2", "up", "down", "False"),
+        ("3", "2", "Up", "Down", "False"),
         ("3", "3", "", "", ""),
     ]
     answers = [r for r in rows if r["kind"] == "prediction"]

@@ -86,8 +86,13 @@ def test_own_material_is_in_the_lists(tone):
     assert triples == {("One and one?", "2", "number"), ("Which?", "B", "choice")}
     assert next_problem(sets, "long", status_value(IDLE))[2] == USUAL
     offered = problems(p for each in sets.values() for p in each)
-    assert offered[0] == {"prompt": "One and one?", "reference": "2", "beta": 1.0}
-    assert len(offered) == 1 + len(problems(()))
+    assert [(each["prompt"], each["reference"], each["extractor"]) for each in offered[:4]] == [
+        ("Write a sentence that declines an invitation.", "", "none"),
+        ("Write a sentence about a delayed train.", "", "none"),
+        ("One and one?", "2", "number"),
+        ("Which?", "B", "choice"),
+    ]
+    assert len(offered) == 4 + len(problems(()))
     *_, last = gallery().values()
     assert (last.name, last.path) == ("mine", tone / "mine.jsonl")
     assert run_of("mine").header == run_of("climb").header

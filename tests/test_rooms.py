@@ -37,6 +37,7 @@ from components.room.rooms import (
 )
 from components.room.routes import room_routes
 from components.room.service import ANY_REWARD, TABS, RoomService
+from components.room.snapshot import save_class
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
@@ -97,6 +98,52 @@ def test_a_typed_right_answer_has_the_form_of_the_votes() -> None:
     for typed, answer in (("1,000", "1000"), ("$18.00", "18"), ("Paris!", "paris")):
         assert build_class_run({**SETTINGS, "reference": typed}, Caps()).reference == answer
     assert build_class_run({**SETTINGS, "reference": None}, Caps()).reference is None
+
+
+def test_the_right_answer_decides_how_answers_are_read_unless_the_problem_does() -> None:
+    for typed, extractor in (
+        ("1,000", "number"), ("B", "choice"), ("Paris", "text"), ('["New York", "NYC"]', "text"),
+        ("5 eggs, 9 nuts", "amounts"),
+    ):  # fmt: skip
+        assert build_class_run({**SETTINGS, "reference": typed}, Caps()).extractor == extractor
+    chosen = {**SETTINGS, "reference": "B", "extractor": "option"}
+    assert build_class_run(chosen, Caps()).extractor == "option"
+    assert build_class_run({**SETTINGS, "extractor": "none"}, Caps()).extractor is None
+    sentence = refused(
+        422, lambda: build_class_run({**SETTINGS, "extractor": "rules.py:read"}, Caps())
+    )
+    assert "extractor must be one of" in sentence
+
+
+def test_a_class_counts_any_answer_that_a_grader_reads(clock) -> None:
+    settings = {**SETTINGS, "reference": '["New York", "NYC"]', "lm": "embedded"}
+    room = Rooms(Caps(), clock).open(build_class_run(settings, Caps()), LESSON)
+    member = room.join("", clock())
+    for text in ("The answer is NYC.", "The answer is new york.", "The answer is Boston."):
+        room.record_sample(ScoredResponse(Response((1,), text, True), 0.5))
+    room.record_step(member, a_step(0, 1.0))
+    assert room_message(room)["right"] == ()
+    room.solve()
+    message = room_message(room)
+    assert message["reference"] == "new york or nyc"
+    votes = dict(Figures(room).to_dict()["votes"]["base"])
+    assert [answer in message["right"] for answer in votes] == [True, True, False]
+    table = save_class(room)["table"]
+    assert "nyc" in table
+    assert table.count(",True,") == 4  # base and target, two answers each
+
+
+def test_a_problem_without_answers_has_no_votes(clock) -> None:
+    settings = {"prompt": "Write a line about 24 hours.", "extractor": "none"}
+    room = Rooms(Caps(), clock).open(build_class_run(settings, Caps()), LESSON)
+    member = room.join("", clock())
+    room.record_sample(ScoredResponse(Response((1,), "It is 24.", True), 0.5))
+    room.record_step(member, a_step(0, 1.0))
+    figures = Figures(room).to_dict()
+    assert set(map(tuple, figures["votes"].values())) == {()}
+    assert "leaders" not in figures
+    session = save_class(room)["session"]
+    assert build_class_run(session, Caps()).extractor is None  # when it is opened again
 
 
 def a_room(clock: Clock, caps: Caps | None = None, lesson: RoomLesson | None = LESSON) -> Room:

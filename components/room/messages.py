@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from components.room.rooms import POOL, TRIES, Member, Room
+from qalign_core.decide.answers.graders import format_references, references
 from qalign_core.decide.methods import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
@@ -42,7 +43,8 @@ def room_message(room: Room) -> dict[str, Any]:
         "pace": room.caps.pace,
         "every": room.every,
         "named": room.named,
-        "reference": room.run.reference if room.solved else None,
+        "reference": format_references(room.run.reference or "") if room.solved else None,
+        "right": references(room.run.reference or "") if room.solved else (),
         "stop": None,
     }
     if room.lesson is not None:
@@ -199,7 +201,8 @@ class Figures:
                 "single": _shares(self._chains.get(self._single, []), self._read),
             }
             leading = (majority_vote(chain, self._read).answer for chain in self._chains.values())
-            payload["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
+            if self._run.extractor is not None:
+                payload["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
             # R-hat of the chains that are long enough for it
             chains = [[state.reward for state in chain] for chain in self._chains.values()]
             long = [chain for chain in chains if len(chain) >= MIN_STATES]

@@ -12,6 +12,7 @@ from components.common.new_problem import new_problem
 from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record.store import load_trace
+from qalign_core.run import NO_EXTRACTOR, is_file_name
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.sets.problem_sets import Problem
@@ -31,11 +32,13 @@ POLICY = (
 @cache
 def _usual_problems() -> tuple[dict[str, Any], ...]:
     runs = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header.run for name in RECORDED]
-    offered = [{key: getattr(run, key) for key in ("prompt", "reference", "beta")} for run in runs]
+    keys = ("prompt", "reference", "extractor", "beta")
+    offered = [{key: getattr(run, key) for key in keys} for run in runs]
     rng = random.Random(0)
     for kind in NEW:
         prompt, reference = new_problem(kind, rng)
-        offered.append({"prompt": prompt, "reference": reference, "beta": 1.0})
+        offered.append({"prompt": prompt, "reference": reference, "extractor": "number",
+                        "beta": 1.0})  # fmt: skip
     return tuple(offered)
 
 
@@ -43,11 +46,18 @@ def problems(own: Iterable[Problem]) -> list[dict[str, Any]]:
     """Return the problems on offer, each with its right answer and a suitable beta.
 
     Args:
-        own: the operator's, of which those are offered whose answers are numbers.
+        own: the operator's, of which those are offered whose answers a built-in grader reads, and
+            those without answers.
     """
-    numbers = [each for each in own if each.extractor == "number"]
-    mine = [{"prompt": e.prompt, "reference": e.answer or "", "beta": 1.0} for e in numbers]
+    mine = [{"prompt": e.prompt, "reference": e.answer or "", "beta": 1.0,
+             "extractor": e.extractor or NO_EXTRACTOR}
+            for e in own if not is_read_by_file(e)]  # fmt: skip
     return [*mine[:MOST], *_usual_problems()]
+
+
+def is_read_by_file(problem: Problem) -> bool:
+    """True for a problem whose answers a Python file reads, which no request may run."""
+    return is_file_name(problem.extractor or "")
 
 
 @cache
@@ -68,7 +78,7 @@ def page(
     caps: Caps,
     lessons: Sequence[Mapping[str, Any]],
     models: Mapping[str, Mapping[str, Any]],
-    own: Iterable[Problem] = (),
+    own: Sequence[Problem] = (),
 ) -> str:
     """Return the page.
 
@@ -81,6 +91,7 @@ def page(
     offered = {
         "lessons": lessons,
         "problems": problems(own),
+        "left_out": sum(map(is_read_by_file, own)),
         "models": models,
         "members": caps.members,
         "text": caps.text,

@@ -18,7 +18,13 @@ from typing import Any
 from weakref import WeakSet
 
 from components.session.user_text import log_target
-from qalign_core.decide.answers.graders import canonical_references, get_extractor
+from qalign_core.decide.answers.extraction import is_readable
+from qalign_core.decide.answers.graders import (
+    Grader,
+    canonical_references,
+    get_grader,
+    references,
+)
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Limits, Run
@@ -437,13 +443,18 @@ class Room:
         return None if self.lesson is None else self.lesson.stops[self.stop].get("ask")
 
     @property
+    def grader(self) -> Grader | None:
+        """The grader of answers; None for a problem without answers."""
+        return None if self.run.extractor is None else get_grader(self.run.extractor)
+
+    @property
     def read(self) -> AnswerExtractor:
         """The extractor of answers, which reads each text once."""
-        extract = get_extractor(self.run.extractor or "number")
+        grader = self.grader
 
         def read(text: str) -> str | None:
             if text not in self._answers:
-                self._answers[text] = extract(text)
+                self._answers[text] = grader.extract(text) if grader else None
             return self._answers[text]
 
         return read
@@ -710,13 +721,23 @@ def normalize_code(code: object) -> str:
     return "".join(c for c in str(code)[:40].upper() if c in LETTERS)
 
 
+def kind_of_answer(reference: object) -> str:
+    """Return the built-in extractor that reads a right answer; "" if there is no answer."""
+    answers = references(canonical_references(str(reference).strip())) if reference else ()
+    if not any(answers):
+        return ""
+    kinds = ("number", "choice", "amounts")
+    return next((k for k in kinds if all(is_readable(each, k) for each in answers)), "text")
+
+
 def build_class_run(
     request: Mapping[str, object], caps: Caps, usual: Mapping[str, object] | None = None
 ) -> Run:
     """Build the run of a class from an instructor's request.
 
     Args:
-        request: problem, answer, beta and the two models; missing ones are taken from `usual`.
+        request: problem, answer, how answers are read, beta and the two models; missing ones are
+            taken from `usual`. The right answer decides how answers are read if nothing else does.
         caps: of rooms.
         usual: the present settings.
 
@@ -725,13 +746,14 @@ def build_class_run(
     """
     settings = {
         key: request[key]
-        for key in ("prompt", "reference", "beta", "lm", "rm")
+        for key in ("prompt", "reference", "extractor", "beta", "lm", "rm")
         if request.get(key) is not None
     }
+    kind = kind_of_answer(settings.get("reference"))
     try:
         run = Run.read(
             {
-                "extractor": "number",
+                **({"extractor": kind} if kind else {}),
                 "steps": caps.steps,
                 "chains": caps.members,
                 "seed": secrets.randbelow(2**31),

@@ -46,7 +46,7 @@ from qalign_core.chain.concurrent import sample_iid
 from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import QAlignError
 from qalign_core.registry import entries, is_foreign
-from qalign_core.run import Run
+from qalign_core.run import NO_EXTRACTOR, Run
 from qalign_core.types import Step
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.serve.refusal import HTTPRefusal
@@ -100,7 +100,8 @@ class RoomService:
         """Open a room; returns its code and the instructor's token.
 
         Args:
-            request: problem, answer, beta, the two models and the name of a lesson.
+            request: problem, answer, how answers are read, beta, the two models and the name of a
+                lesson.
             address: of the caller; "" where a proxy hides it.
 
         Raises:
@@ -321,8 +322,9 @@ class RoomService:
             case "again":
                 names = ("prompt", "reference", "beta", "lm", "rm")
                 present = {name: getattr(room.run, name) for name in names}
+                present["extractor"] = room.run.extractor or NO_EXTRACTOR
                 if "prompt" in request:  # a new problem has a new answer
-                    del present["prompt"], present["reference"]
+                    del present["prompt"], present["reference"], present["extractor"]
                 run = self._build_run(request, {k: v for k, v in present.items() if v is not None})
                 self._restart(room, run)
             case "door":

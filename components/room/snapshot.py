@@ -13,6 +13,7 @@ import pandas as pd
 
 from components.room.messages import Figures
 from components.room.rooms import MAX_NAME, TRIES, Room, parse_prediction
+from qalign_core.run import NO_EXTRACTOR
 from qalign_core.validation import is_finite, is_text, is_whole
 from qalign_study.serve.refusal import HTTPRefusal
 from qalign_study.sheet.files import csv_of
@@ -38,6 +39,7 @@ def save_class(room: Room) -> dict[str, Any]:
         "beta": room.run.beta, "seed": room.run.seed, "stop": room.stop, "solved": room.solved,
         "lesson": room.lesson.name if room.lesson else "", "opened": list(room.opened),
         "named": room.named, "lm": room.run.lm, "rm": room.run.rm,
+        "extractor": room.run.extractor or NO_EXTRACTOR,
         "members": members,
     }  # fmt: skip
     table = csv_of(pd.DataFrame(_rows(room), columns=COLUMNS))
@@ -49,7 +51,11 @@ def _rows(room: Room) -> Iterator[tuple[object, ...]]:
 
     A stop whose question the class has seen has one row per member, with or without an answer.
     """
-    right: Any = room.run.reference
+    right, grader = room.run.reference, room.grader
+
+    def is_right(answer: str | None) -> bool | str:
+        return grader.is_right(answer, right) if grader and right else ""
+
     lesson, stops = (room.lesson.name, room.lesson.stops) if room.lesson else ("", ())
     questions = [k for k in range(len(stops)) if k in room.opened or room.count_predictions(k)]
     for member in room.members.values():
@@ -57,21 +63,25 @@ def _rows(room: Room) -> Iterator[tuple[object, ...]]:
         for stop in questions:
             prediction = member.predictions.get(stop, "")
             outcome = room.outcome_of(prediction, stop) if stop in room.opened else {}
-            is_right = outcome.get("right", "") if prediction else ""
-            yield ("prediction", *who, lesson, stop + 1, stops[stop]["ask"]["question"], prediction,
-                   outcome.get("value", ""), is_right, member.times.get(stop, ""))  # fmt: skip
+            ask, verdict = stops[stop]["ask"], outcome.get("right", "") if prediction else ""
+            yield ("prediction", *who, lesson, stop + 1, ask["question"],
+                   option_name(ask, prediction), option_name(ask, outcome.get("value", "")),
+                   verdict, member.times.get(stop, ""))  # fmt: skip
         if member.best is not None:
             ahead = member.best > member.reached if member.reached is not None else ""
             yield "game", *who, "", "", "ln π of the best text", "", member.best, ahead, ""
         for t, state in enumerate(list(member.states)):
             answer = room.read(state.response.text)
-            is_right = answer == right if right else ""
-            yield "state", *who, "", t, "", answer or "", state.reward, is_right, ""
+            yield "state", *who, "", t, "", answer or "", state.reward, is_right(answer), ""
     votes = Figures(room).to_dict().get("votes", {})
     for who in sorted(votes.keys() - {"single"}):
         for answer, share in votes[who]:
-            is_right = answer == right if right else ""
-            yield "vote", who, "", "", "", "", answer, share, is_right, ""
+            yield "vote", who, "", "", "", "", answer, share, is_right(answer), ""
+
+
+def option_name(ask: Mapping[str, Any], value: str) -> str:
+    """Return an answer as the class saw it: the words of an option, or a number."""
+    return str(dict(ask["options"]).get(value, value))
 
 
 def _stops(room: Room) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ export function saveClass(kind, { session, table, stops }, room, { figures, chai
     h("p", explanation)));
   const names = { ...VOTES, base: `${VOTES.base}, ${many(base.length, "sample")}` };
   const bars = Object.entries(names).map(([key, heading]) => h("div", h("h2", heading),
-    drawVotes(votes[key] ?? [], room.reference)));
+    drawVotes(votes[key] ?? [], room.right)));
   const style = document.querySelector("style")?.textContent ?? "";
   const main = h("main.page", h("h1", `Class ${room.code}, ${
     new Date().toISOString().slice(0, 10)}`), h("p", room.prompt),

@@ -442,8 +442,9 @@ function classScene(lead) {
     order = [...chains.keys()].sort((a, b) => a - b);
     at = all.single;
     const { base = [], weights = [], worth = 0, votes = {} } = figures;
-    const votesOf = (/** @type {string} */ name) =>
-      drawVotes((votes[name] ?? []).slice(0, MOST_VOTES), room.reference);
+    const votesOf = (/** @type {string} */ name) => (room.run.extractor
+      ? drawVotes((votes[name] ?? []).slice(0, MOST_VOTES), room.right)
+      : h("p.quiet", "This problem has no answers to count."));
     put(problem, room.prompt);
     put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
       : "Press Run, or the space bar: each member's chain starts from its own draft.");

@@ -33,6 +33,7 @@ const LONGEST = 2000; // characters, as components/session/user_text.py has it
  * @property {string} [explanation] of the right one
  * @property {boolean} named members give their names
  * @property {string | null} reference the right answer of the problem, once it is shown
+ * @property {string[]} right the same, each that counts
  */
 /**
  * The state of one member's chain and predictions (`member_message`).
@@ -321,9 +322,10 @@ function chainPart() {
     put(away, first ? "" : visible(mine.accepted ? mine.old : mine.new));
     show(away, !first);
     put(verdict, describeStep(mine, first));
+    show(answer, room.run.extractor);
     answer.replaceChildren("Your text says ", h("b", mine.answer ?? "no answer"));
     line.replaceChildren(drawLine(mine.rewards, room.steps));
-    votes.replaceChildren(drawVotes(mine.votes, room.reference));
+    if (room.run.extractor) votes.replaceChildren(drawVotes(mine.votes, room.right));
   }
 
   return { node, draw };

@@ -1,9 +1,10 @@
 /* What a class works on: models, a problem, its answer and β. */
 import { put, show } from "../dom.js";
+import { many } from "../player/words.js";
 import { button, h } from "./drawing.js";
 import { BROKE, Refusal, ask } from "./net.js";
 
-/** @typedef {{ prompt: string, reference: string, beta: number }} Problem */
+/** @typedef {{ prompt: string, reference: string, extractor: string, beta: number }} Problem */
 /**
  * A model on offer: `pace` is the seconds that a step of one chain takes.
  * @typedef {{ title: string, pace: number | null, beta: number | null }} Model
@@ -14,6 +15,7 @@ import { BROKE, Refusal, ask } from "./net.js";
  * @property {import("../learn/learn.js").Entry[]} lessons
  * @property {Problem[]} problems
  * @property {Record<"lm" | "rm", Record<string, Model>>} models by kind and id
+ * @property {number} left_out problems that a room does not offer
  * @property {number} members
  * @property {number} text characters of a problem
  */
@@ -25,11 +27,11 @@ const CLASS = 30; // members, for the pace that is stated before a room opens
  * after a warning, which offers another model.
  * @param {Offered} offered
  * @param {string} label of its button
- * @param {(settings: { prompt?: string, reference?: string, beta: string, lm: string, rm: string })
- *   => Promise<void>} done
+ * @param {(settings: { prompt?: string, reference?: string, extractor?: string, beta: string,
+ *   lm: string, rm: string }) => Promise<void>} done
  * @param {...HTMLElement} first the fields above the problem
  */
-export function settings({ problems, text, models }, label, done, ...first) {
+export function settings({ problems, left_out: leftOut, text, models }, label, done, ...first) {
   const select = h("select", { id: "room-problems", onchange: () => take(Number(select.value)) },
     ...problems.map(({ prompt }, k) => h("option", { value: k }, `${prompt.slice(0, 60)}…`)),
     h("option", { value: -1 }, "a problem of your own"));
@@ -57,7 +59,9 @@ export function settings({ problems, text, models }, label, done, ...first) {
       send.disabled = false;
     },
   }, ...first,
-  h("label", { for: select.id }, "Problem"), select, prompt,
+  h("label", { for: select.id }, "Problem"), select,
+  leftOut ? h("p.quiet", `${many(leftOut, "problem")} of this server ${leftOut > 1 ? "are" : "is"} `
+    + "not offered: a Python file reads the answers, and a room runs none.") : null, prompt,
   h("div.row",
     h("div", h("label", { for: lm.id }, "Model"), lm),
     h("div", h("label", { for: rm.id }, "Reward"), rm)), pace,
@@ -68,7 +72,8 @@ export function settings({ problems, text, models }, label, done, ...first) {
 
   async function submit() {
     const same = prompt.value === current.prompt && answer.value === current.reference;
-    const problem = same ? {} : { prompt: prompt.value, reference: answer.value };
+    const { extractor } = problems[Number(select.value)] ?? {}; // else the answer decides
+    const problem = same ? {} : { prompt: prompt.value, reference: answer.value, extractor };
     const chosen = { beta: beta.value, lm: lm.value, rm: rm.value, ...problem };
     const key = lm.value + prompt.value;
     put(status, "");
