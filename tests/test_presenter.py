@@ -124,6 +124,29 @@ async def test_keys_work_wherever_the_focus_is_and_every_phase_is_read_from_the_
     assert len(phases) == FIGURES
 
 
+VISIBLE_PANELS = """async () => {
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  for (let k = 0; k < 3; k += 1) await frame();
+  return [...document.querySelectorAll('.qp figure.qp-panel')]
+    .filter((node) => node.checkVisibility({ visibilityProperty: true }))
+    .map((node) => node.getBoundingClientRect()).sort((a, b) => a.top - b.top)
+    .map(({ top, bottom }) => [top, bottom]);
+}"""
+
+
+@pytest.mark.parametrize(("run", "step"), [("watch", 256), ("stuck", 64)])
+async def test_no_figure_covers_the_votes(visit, toy_app, run, step):
+    page = await present(visit, f"{toy_app}?run={run}&step={step}&present=1")
+    await at(page, step)
+    for width, height in ((1280, 720), (1920, 1080)):
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.wait_for_function("(width) => innerWidth === width", arg=width)
+        for _ in range(FIGURES):
+            await page.keyboard.press("f")
+            votes, figure = await page.evaluate(VISIBLE_PANELS)
+            assert votes[1] <= figure[0], await page.get_attribute("html", "data-present")
+
+
 async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson={LESSON.name}&stop=2&present=1", first=True)
     stop, following = LESSON.stops[1:3]
@@ -162,7 +185,7 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
 
 async def test_a_figure_ends_where_the_answer_would_begin_until_it_is_given(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson=beta&stop=4&present=1", first=True)
-    curve = page.locator(".pr-exhibit .room-curve").first
+    curve = page.locator(".pr-exhibit [role=img] .room-curve").first
     await curve.wait_for()
     before = await curve.get_attribute("d")
     assert await page.locator(".pr-words .pr-ask").is_visible()

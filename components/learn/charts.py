@@ -6,7 +6,9 @@ ends where the answer would begin.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from qalign_core.decide.methods import importance_weights
@@ -14,6 +16,7 @@ from qalign_core.decide.rules import best_reward, chain_vote, plain_vote
 from qalign_study.exact.convergence import distances, sweep
 from qalign_study.exact.world import by_reward
 from qalign_study.exact.wrong_reward import SAMPLES
+from qalign_study.lessons.facts import SAMPLES as MODEL_SAMPLES
 from qalign_study.lessons.facts import LabFacts, Place, ResultFacts, run_of
 from qalign_study.lessons.files import SLOT, Ask
 from qalign_study.sheet.words import names_of
@@ -32,6 +35,10 @@ HACK = {"best_of_n": (best_reward.id, "accuracy"), "majority": (plain_vote.id, "
 TEXTS = "texts, from the lowest reward to the highest"
 KNOWN = 16
 """The part of the largest budget up to which curves are shown before a question is answered."""
+LEAST = 0.005
+"""Distance from the target at which a curve ends."""
+BINS = 24
+"""Columns over the rewards of the model's own samples."""
 FIRST_STEPS = 12
 """Steps of a curve of distances that are shown before its question is answered."""
 
@@ -60,7 +67,7 @@ def lab_charts(at: Place, ask: Ask | None, *, answered: bool) -> list[dict[str, 
     if section == "Convergence":
         return [_convergence(at, then, ask, answered=answered)]
     if section == "Break it":
-        return [_broken(then if answered else at, ask, answered=answered)]
+        return [_broken(at, then, ask, answered=answered)]
     fact = ask.fact.partition(":")[0] if ask else "patience"
     one_beta = LabFacts(at).beta == LabFacts(then).beta
     if fact not in OVER_BETA or (one_beta and (not answered or at.lab != then.lab)):
@@ -109,16 +116,18 @@ def _convergence(at: Place, then: Place, ask: Ask | None, *, answered: bool) -> 
     lines = []
     for color, place in zip(("base", "chain"), places, strict=False):
         of = LabFacts(place)
-        values = distances(of._world.chain(of.beta), steps).clip(min=0.005)
-        lines.append(_line(f"β = {of.beta:g}", color, list(enumerate(values))))
+        values = distances(of._world.chain(of.beta), steps)
+        seen = takewhile(lambda point: point[1] > LEAST, enumerate(values))
+        lines.append(_line(f"β = {of.beta:g}", color, list(seen)))
     lines.append(_line("1%", "wrong", [(0, 0.01), (steps, 0.01)]))
     return chart("Distance from the target after each step", _axis("step"),
                  _axis("", log=True, percent=True), lines)  # fmt: skip
 
 
-def _broken(place: Place, ask: Ask | None, *, answered: bool) -> dict[str, Any]:
-    """Return where a rule leads, over the target; before the answer the target alone."""
-    of = LabFacts(place)
+def _broken(at: Place, then: Place, ask: Ask | None, *, answered: bool) -> dict[str, Any]:
+    """Return where a rule leads, over the target; the target alone before it is known."""
+    mistake, before = (dict(place.lab).get("mistake", "") for place in (then, at))
+    of = LabFacts(then if answered or mistake != before else at)
     broken = of._broken()
     order = by_reward(broken.chain)
     is_length = bool(ask and "wrong_length" in ask.options)
@@ -130,8 +139,7 @@ def _broken(place: Place, ask: Ask | None, *, answered: bool) -> dict[str, Any]:
         groups, names = [[n] for n in order], list(range(len(order)))
     masses = [[(x, float(sum(p[n] for n in group))) for x, group in zip(names, groups, strict=True)]
               for p in (broken.limit, broken.chain.target)]  # fmt: skip
-    shows = answered or ask is None
-    mistake = dict(place.lab).get("mistake", "")
+    shows = answered or ask is None or mistake == before
     return chart(
         "How often an endless chain is at each " + ("length" if is_length else "text"),
         _axis("tokens" if is_length else TEXTS),
@@ -166,7 +174,7 @@ def result_charts(of: ResultFacts, *, answered: bool) -> list[dict[str, Any]]:
     """Return how often each method is right against compute, in samples."""
     most = of.budget() if answered else of.budget() // KNOWN
     lines = [
-        _line(idea.word, method, [(p.n, p.value) for p in of._of(method) if p.n <= most])
+        _line(idea.word, method, [(n, share) for n, share in of._of(method) if n <= most])
         for method, idea in names_of().items()
     ]
     name = "Right answers" if answered else f"Right answers, up to {most} samples"
@@ -174,10 +182,21 @@ def result_charts(of: ResultFacts, *, answered: bool) -> list[dict[str, Any]]:
     return [chart(name, x, _axis("", percent=True), lines)]
 
 
+def reward_chart(rewards: Sequence[float]) -> dict[str, Any]:
+    """Return how often the model's own samples have each reward."""
+    low, high = min(rewards), max(rewards)
+    wide = (high - low) / BINS or 1.0
+    counts = Counter(min(BINS - 1, int((reward - low) / wide)) for reward in rewards)
+    points = [(low + (k + 0.5) * wide, counts[k] / len(rewards)) for k in range(BINS)]
+    return chart("The model’s own samples", _axis("reward"), _axis("", percent=True), (),
+                 ("", points))  # fmt: skip
+
+
 def weight_chart(place: Place) -> dict[str, Any]:
     """Return the weights of the weighted vote, largest first."""
     trace = run_of(place.run)
-    weights = sorted(importance_weights(trace.rewards, trace.header.run.target), reverse=True)
+    rewards = trace.rewards[:MODEL_SAMPLES]
+    weights = sorted(importance_weights(rewards, trace.header.run.target), reverse=True)
     top = weights[0]
     return chart("The weight of each sample, largest first", _axis("samples"),
                  _axis("of the largest weight", percent=True), (),

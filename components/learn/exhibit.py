@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from components.learn.charts import lab_charts, result_charts, weight_chart
+from components.learn.charts import lab_charts, result_charts, reward_chart, weight_chart
 from qalign_core.decide.methods import importance_weights, majority_vote
-from qalign_core.decide.rules import best_reward
+from qalign_core.decide.rules import best_reward, chain_vote
 from qalign_core.record.trace import TraceHeader
 from qalign_core.registry import load_language_model
 from qalign_core.types import Response
@@ -95,8 +95,13 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
     else:
         of = FACTS[place.page](place)
         content["rows"] = [
-            (idea.word, f"says {of.says(m)}, from {of.draws(m)} draws; {of.waiting(m):,} "
-             "tokens in a row") for m, idea in names_of().items()]  # fmt: skip
+            (f"{idea.word}, {of.draws(m)} draws", f"says {of.says(m)}")
+            for m, idea in names_of().items()
+        ]
+        content["rows"] += [
+            ("Tokens in a row: the chain", of.waiting(chain_vote.id)),
+            ("Tokens in a row: the longest sample", of.waiting(best_reward.id)),
+        ]
     return content
 
 
@@ -123,9 +128,10 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
     elif place.tab == "tree":
         ends = [chain[place.step].state.response.text for chain in trace.chains.values()]
         content["texts"] += [(f"Chain {k} ends at", "", end) for k, end in enumerate(ends, 1)]
+    elif highlight == "time" and ask is not None and ask.veil:
+        content["charts"] = [reward_chart(trace.rewards)]
     else:
-        hides = ask is not None and ask.veil
-        chains = {} if hides and highlight == "time" else trace.chains
+        hides, chains = ask is not None and ask.veil, trace.chains
         traces = {k + 1: [s.state.reward for s in c[: place.step + 1]] for k, c in chains.items()}
         content["walk"] = {
             "chains": list(traces.items()),
@@ -143,7 +149,7 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
                             for k, ((first, _, share), *_) in enumerate(votes, 1)]  # fmt: skip
     if trace.pool and ask is None and highlight == "votes":
         content["bars"].append(
-            (f"{of.samples()} samples of the model alone", _shares(trace.pool, of))
+            (f"{of.even_samples()} samples of the model alone", _shares(of._even_pool(), of))
         )
 
 
@@ -201,6 +207,7 @@ def _lab(content: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None)
         before, after = ({"hack-beta": "1", **each, "beta": ""} for each in (before, after))
         _wrong_reward(content)
     changed = {name for name in (*SETTINGS, "mistake") if before.get(name) != after.get(name)}
+    of_rule = ("wrong_reward", "wrong_length", "lost")
     content["rows"] += [(SETTINGS[name], _arrow(before.get(name, "1"), after[name]))
                         for name in SETTINGS
                         if after.get(name) and (name in changed or name != "hack-beta")
@@ -208,16 +215,19 @@ def _lab(content: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None)
     open_facts = [ask.fact] if ask and ask.fact else list(ask.options) if ask else []
     for fact, name in SECTIONS[section].items():
         old, new = (format_value(value_of(fact, place)) for place in (at, then))
+        # with another mistake, "this rule" is another rule, so the value before is not its own
+        before_it = "" if fact in of_rule and "mistake" in changed else old if changed else "?"
         if open_ is None:
-            content["rows"].append((name, _arrow(old, new)))
+            content["rows"].append((name, _arrow(before_it if changed else old, new)))
         elif fact in open_facts and (open_.fact or old != new or not changed):
-            content["rows"].append((name, _arrow(old if changed else "?", "?")))
-        elif fact not in ("wrong_reward", "wrong_length", "lost") or not changed:
+            content["rows"].append((name, _arrow(before_it, "?")))
+        elif fact not in of_rule or not changed:
             content["rows"].append((name, old))
 
 
-def _arrow(old: object, new: object) -> str:
-    return f"{new}" if old == new else f"{old} → {new}"
+def _arrow(old: str, new: str) -> str:
+    """Return a value and what it becomes; `old` is "" if there was none before."""
+    return f"{old} → {new}" if old not in ("", new) else new
 
 
 def _wrong_reward(content: dict[str, Any]) -> None:
@@ -232,10 +242,9 @@ def _wrong_reward(content: dict[str, Any]) -> None:
 
 def _results(content: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
     """Fill in a set of problems, and how often each method is right."""
-    header = of._set.results.header
     single = format_value(of.at_first(best_reward.id))
     content["rows"] = [
-        ("Problems", f"{len(header.problems)}: {title}"),
+        (title, f"{of._curves.problems} problems"),
         ("A single sample is right", single),
     ]
     content["charts"] = result_charts(of, answered=open_ is None)

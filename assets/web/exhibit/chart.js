@@ -35,7 +35,7 @@ function marks(lo, hi, log, most) {
   const last = Math.floor(Math.log(hi) / Math.log(base) + 1e-9);
   const every = Math.ceil((last - first + 1) / (most + 1));
   const all = [];
-  for (let k = first; k <= last; k += every) all.push(base ** k);
+  for (let k = last; k >= first; k -= every) all.unshift(base ** k); // the largest is asked about
   return all;
 }
 
@@ -43,6 +43,21 @@ function marks(lo, hi, log, most) {
 function format({ percent: isShare }, value) {
   if (!isShare) return plain(value);
   return value && value < 0.01 ? `${plain(100 * value)}%` : percent(value);
+}
+
+/**
+ * An entry of a legend: a piece of the line or column, and its name.
+ * @param {string} name
+ * @param {string} mark the class of the line or column, and the color of a curve
+ * @param {string} [dashes]
+ */
+export function keyOf(name, mark, dashes) {
+  const [kind, color] = mark.split(".");
+  const isBlock = /columns|pooled/.test(kind);
+  const path = s(`path.${kind}`, { d: isBlock ? "M0 0h16v16H0z" : "M0 8H40",
+    style: color ? `stroke: var(--c-${color})` : null, "stroke-dasharray": dashes });
+  const viewBox = `0 0 ${isBlock ? 16 : 40} 16`;
+  return h("span", s("svg", { viewBox, "aria-hidden": true }, path), name);
 }
 
 /**
@@ -68,7 +83,7 @@ export function drawChart({ name, x: across, y: up, lines, columns }, width, hei
     - Math.max(pad, size)) * (scaleX(v) - scaleX(left))) / (scaleX(right) - scaleX(left) || 1);
   const y = (/** @type {number} */ v) => floor - ((floor - size)
     * (scaleY(Math.max(v, up.log ? low : v)) - scaleY(low))) / (scaleY(top) - scaleY(low) || 1);
-  const wide = columns ? Math.max(2, (width - edge) / (right - left + 1) - 2) : 0;
+  const wide = columns ? Math.max(2, (width - edge) / columns.points.length - 2) : 0;
   const grid = rows.flatMap((value) => [
     s("path.grid", { d: `M${edge} ${y(value).toFixed(1)}H${width}` }),
     s("text.tick.end", { x: edge - size * 0.4, y: y(value) + size * 0.35 }, format(up, value)),
@@ -91,10 +106,8 @@ export function drawChart({ name, x: across, y: up, lines, columns }, width, hei
   });
   const named = [...(columns ? [{ name: columns.name, color: "" }] : []), ...lines]
     .filter((each) => each.name);
-  const key = named.map(({ name: word, color }) => h("span", h("i", {
-    style: color ? `border-top: 4px solid var(--c-${color})` : null,
-    class: color ? null : "room-block",
-  }), word));
+  const key = named.map(({ name: word, color }) => keyOf(word, color ? `curve.${color}` : "columns",
+    DASHES[lines.findIndex((line) => line.color === color)]));
   const aria = `${name}: ${lines.map(({ name: word, points: own }) => (own.length
     ? `${word || "curve"} from ${format(up, own[0][1])} to ${format(up, own[own.length - 1][1])}`
     : word)).join("; ")}`;

@@ -17,6 +17,7 @@ import { GAP, ROW, isRejected, textOf } from "./tree.js";
  * @property {number} row pixels of a row
  * @property {number} width of the canvas
  * @property {number} high of the canvas
+ * @property {number} letters their size in pixels
  * @property {number} top where the tree begins
  * @property {(branch: Branch) => number} left
  * @property {(branch: Branch) => number} right
@@ -29,18 +30,16 @@ import { GAP, ROW, isRejected, textOf } from "./tree.js";
  *   here: Set<Branch> }} Drawing `here` leads to the text of the step
  */
 
-const LETTER = 6.1; // pixels of a letter, about
-const READABLE = 12.5; // pixels of a row whose words are drawn
+const LETTER = 6.1 / 12; // width of a letter, relative to its size
 const DETAIL = 2.5; // pixels below which a branch is drawn without what it parts into
 const FEWEST = 6; // letters of a text that are worth drawing
 const COLOURS = ["yes", "no", "ink", "soft", "card", "a0", "a1", "a2", "a3", "a4", "a5", "a6"];
 
 /**
  * @param {string} text
- * @param {number} room in pixels
+ * @param {number} letters that there is room for
  */
-function foldText(text, room) {
-  const letters = Math.floor(room / LETTER);
+function foldText(text, letters) {
   if (text.length > letters && letters < FEWEST) return "";
   return text.length > letters ? `${text.slice(0, letters - 1).trimEnd()}…` : text;
 }
@@ -64,7 +63,7 @@ export function paint(canvas, scene) {
 }
 
 /** @type {(canvas: HTMLCanvasElement, scene: Scene) => Pick<Drawing, "pen" | "colour">} */
-function clear(canvas, { width, high }) {
+function clear(canvas, { width, high, letters }) {
   const ratio = window.devicePixelRatio || 1;
   const [w, k] = [Math.round(width * ratio), Math.round(high * ratio)];
   if (canvas.width !== w || canvas.height !== k) {
@@ -77,7 +76,7 @@ function clear(canvas, { width, high }) {
     COLOURS.map((name) => [name, styles.getPropertyValue(`--${name}`)]));
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, high);
-  pen.font = `12px ${styles.fontFamily}`;
+  pen.font = `${letters}px ${styles.fontFamily}`;
   return { pen, colour };
 }
 
@@ -172,25 +171,26 @@ function stretch({ pen, colour, unit, row, here }, node, x0, y0, x1, y1) {
  * @param {Strip} one
  * @param {Box[]} boxes by other words
  */
-function write({ pen, colour, view, unit, width, here }, one, boxes) {
+function write({ pen, colour, view, unit, width, here, letters }, one, boxes) {
   const { left: x0, right: x1, y, half, branch: node } = one;
   const rows = node.place.bottom - node.place.top;
   const pale = isRejected(node);
-  const inside = 2 * half >= READABLE;
+  const inside = 2 * half >= letters;
   /** @type {(text: string, x: number, line: number, ink: string) => void} */
   const say = (text, x, line, ink) => {
-    const box = { x, y: line, to: x + LETTER * text.length };
-    if (!text || boxes.some((other) => Math.abs(other.y - line) < 11 && other.x < box.to
+    const box = { x, y: line, to: x + LETTER * letters * text.length };
+    if (!text || boxes.some((other) => Math.abs(other.y - line) < letters && other.x < box.to
       && box.x < other.to)) return;
     boxes.push(box);
     pen.fillStyle = ink;
     pen.fillText(text, x, line);
   };
-  if (inside || rows >= READABLE) {
+  if (inside || rows >= letters) {
     const from = Math.max(x0, 4) + 4; // what is in view of a long one
-    const text = foldText(textOf(node).trim(), Math.min(x1, width) - from);
-    const dark = here.has(node) && unit * node.now >= READABLE;
-    say(text, from, inside ? y + 4 : y - half - 3,
+    const room = Math.floor((Math.min(x1, width) - from) / (LETTER * letters));
+    const text = foldText(textOf(node).trim(), room);
+    const dark = here.has(node) && unit * node.now >= letters;
+    say(text, from, inside ? y + letters / 3 : y - half - 3,
       pale ? colour.soft : dark ? colour.card : colour.ink);
   }
   if (!node.leaf || x1 > width) return;
@@ -202,9 +202,9 @@ function write({ pen, colour, view, unit, width, here }, one, boxes) {
     pen.arc(x1 + 5, y, Math.min(4.5, Math.max(1, rows / 2)), 0, 7);
     pen.fill();
   }
-  if (rows < READABLE) return;
+  if (rows < letters) return;
   const votes = pale ? "rejected" : `×${node.time}`;
-  say(`${answerText(view.trace, answer)} ${votes}`, x1 + 14, y + 4,
+  say(`${answerText(view.trace, answer)} ${votes}`, x1 + 14, y + letters / 3,
     pale ? colour.soft : colour.ink);
 }
 

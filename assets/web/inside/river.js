@@ -17,7 +17,6 @@ import {
 /** @typedef {import("./paint.js").Strip} Strip */
 /** @typedef {import("./gestures.js").Spot} Spot */
 
-const HIGH = 520; // pixels of the window on the tree, at the most
 const LARGEST = 54; // pixels of a row
 const ZOOM = 1.5;
 const REACH = 5; // pixels beside a thin branch that are still a press on it
@@ -64,16 +63,23 @@ export function river(tools) {
   let strips = [];
   let frame = 0;
   let fits = true; // it is shown as a whole, and stays so while it grows
-  let high = HIGH;
+  let most = 0; // pixels of the window on the tree, at the most
+  let high = 0;
+  let letters = 0; // their size in pixels
   const isNew = differs();
   const isElsewhere = differs();
 
   const wide = () => Math.max(200, window_.clientWidth);
+  /** The style decides the sizes: they differ in front of a class. */
+  function readSizes() {
+    most = Number(window.getComputedStyle(window_).getPropertyValue("--high")) || 520;
+    letters = Number.parseFloat(window.getComputedStyle(canvas).fontSize) || 12;
+  }
 
   // sizes
   function lay() {
     size = arrange(tree, unit, row);
-    high = Math.min(HIGH, Math.max(120, size.height));
+    high = Math.min(most, Math.max(120, size.height));
     window_.style.height = `${high + 2}px`;
     const width = (size.width - VOTES) * scale + VOTES;
     Object.assign(room.style, { width: `${Math.floor(width)}px`, height: `${size.height}px` });
@@ -81,15 +87,16 @@ export function river(tools) {
   }
   function whole() {
     fits = true;
+    readSizes();
     unit = unitOf(tree, wide());
-    row = rowThatFits(tree, unit, HIGH);
+    row = rowThatFits(tree, unit, most);
     const { width } = arrange(tree, unit, row);
     scale = Math.min(1, Math.max(NARROWEST, (wide() - VOTES) / (width - VOTES)));
     lay();
   }
   /** @param {number} by */
   function zoom(by, x = wide() / 2, y = high / 2) {
-    const least = rowThatFits(tree, unit, HIGH);
+    const least = rowThatFits(tree, unit, most);
     const at = strips.reduce((/** @type {Strip | null} */ best, one) =>
       (!best || Math.abs(one.y - y) < Math.abs(best.y - y) ? one : best), null);
     const along = (window_.scrollLeft + x) / scale;
@@ -117,8 +124,8 @@ export function river(tools) {
 
   function drawTree() {
     const top = size.above - window_.scrollTop;
-    strips = paint(canvas, { tree, view, unit, row, width: wide(), high, top, left, right, selected,
-      under });
+    strips = paint(canvas, { tree, view, unit, row, width: wide(), high, letters, top, left, right,
+      selected, under });
   }
 
   // what is under a press

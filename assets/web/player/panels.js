@@ -152,7 +152,7 @@ export function answersPanel(compare) {
   const caution = h("p");
   const link = button("link", { onclick: () => compare?.open() }, "Compare them");
   const beside = h("div.agree", h("p", h("i.alone"), " ", term("base", "Model alone"),
-    " (no reward), ", cost, " ", compare ? link : null), rivals, caution);
+    " (no reward)", h("span.cost", ", ", cost, " ", compare ? link : null)), rivals, caution);
   const effect = h("p.agree", { role: "status" });
   const late = h("input", { type: "checkbox", onchange: () => lastView && part.draw(lastView) });
   const later = h("label.late", late, " later half only");

@@ -471,7 +471,7 @@ export function mount(element, options = {}) {
 
   /** Sizes are read where the layout is done: reading them while drawing would force one more. */
   function measure() {
-    const all = element.clientWidth;
+    const all = player.clientWidth; // the presenter's view enlarges it
     if (!all) return; // in a hidden tab
     const top = Math.round(main.getBoundingClientRect().top + window.scrollY);
     if (top !== above) player.style.setProperty("--above", `${above = top}px`);

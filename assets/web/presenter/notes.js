@@ -10,12 +10,15 @@ const LOOK = ":root{color-scheme:light dark}body{font:22px/1.45 sans-serif;margi
   + "main{max-width:40em}h1{font-size:1.1em}h2{font-size:1em;margin-top:1.5em}"
   + "aside{border-left:5px solid;padding-left:.7em;font-weight:600}";
 
+/** A lesson's title and what follows it. @param {string} title @param {string} part */
+export const afterTitle = (title, part) => `${title}${/[?!]$/.test(title) ? "" : ":"} ${part}`;
+
 /**
  * @param {Now} now
  * @returns {Node[]}
  */
 function stopNotes({ lesson, k, stop: { title, text, notes, ask }, over, answer }) {
-  if (over) return [h("h1", `${lesson.title}: the end`), h("p", lesson.end),
+  if (over) return [h("h1", afterTitle(lesson.title, "the end")), h("p", lesson.end),
     ...lesson.learnt.flatMap(([term, reply]) => [h("h2", term), h("p", reply)])];
   const next = lesson.stops[k + 1];
   const question = ask ? [h("h2", ask.question), h("ul",

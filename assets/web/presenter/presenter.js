@@ -12,7 +12,7 @@ import { KEYS } from "../player/transport.js";
 import { share } from "../shell/address.js";
 import { PRESENT } from "../shell/links.js";
 import { BACK, FORWARD, keyTable } from "./keys.js";
-import { notesWindow } from "./notes.js";
+import { afterTitle, notesWindow } from "./notes.js";
 import { phaseAfter } from "./phases.js";
 
 /** @typedef {import("../learn/learn.js").Now} Now */
@@ -105,7 +105,7 @@ function openNotes() {
  * @param {Now} now
  */
 function stopNodes({ lesson, stop: { title, text, ask }, answer, over }) {
-  if (over) return [h("h1", `${lesson.title}: summary`), h("p", lesson.end),
+  if (over) return [h("h1", afterTitle(lesson.title, "summary")), h("p", lesson.end),
     h("ul", ...lesson.learnt.map(([term]) => h("li", h("i", "▸"), term)))];
   if (!ask) return [h("h1", title), h("p", text)];
   if (!answer) {
@@ -136,7 +136,7 @@ async function showStop() {
   follow();
   if (root.dataset.present !== EXHIBIT || !now) return;
   const place = { lesson: now.lesson.name, stop: Math.min(now.k, now.lesson.stops.length - 1),
-    answered: Boolean(now.answer) };
+    answered: now.over || Boolean(now.answer) };
   const [data, draw] = await Promise.all([QAlignLearn.exhibit(place), later(...DRAWS)]);
   if (JSON.stringify(QAlignLearn.now) === JSON.stringify(now)) {
     exhibit.replaceChildren(...draw(data, FIGURE));
@@ -150,7 +150,7 @@ function follow() {
   const { now } = QAlignLearn;
   if (!api || !isOn()) return;
   const { t, last } = api.position;
-  put(where, now ? `${now.lesson.title}: ${now.over ? "the end" : now.stop.title}` : "");
+  put(where, now ? afterTitle(now.lesson.title, now.over ? "the end" : now.stop.title) : "");
   const isStep = root.dataset.present !== EXHIBIT;
   put(count, isStep ? `Step ${Math.max(0, t)} of ${Math.max(0, last)}` : "");
   notes.tell(now, api);

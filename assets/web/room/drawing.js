@@ -13,7 +13,7 @@ export const button = own.button;
 const BINS = 22;
 const TOP = 12;
 const SIDE = 0.24; // of the width is the histogram's
-const FEW = 5; // effective samples below which weights show no shape
+export const FEW = 5; // effective samples below which weights show no shape
 const MOST_BARS = 12; // different numbers up to which each has a bar of its own
 /** Of a saved page. */
 const WIDE = { width: 640, height: 330, size: 20 };
@@ -323,8 +323,7 @@ const SHARE = 0.3; // of all states in one bin fill the histogram's width
 /**
  * Votes with their shares.
  * @param {[answer: string, share: number][]} shares
- * @param {string | null} right
+ * @param {string[]} [right] answers
  */
-export const drawVotes = (shares, right) =>
-  (shares.length ? drawBars(shares, 1, percent, right === null ? [] : [right])
-    : h("p.quiet", "no vote yet"));
+export const drawVotes = (shares, right) => (shares.length ? drawBars(shares, 1, percent, right)
+  : h("p.quiet", "no vote yet"));
