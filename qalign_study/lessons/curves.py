@@ -10,7 +10,6 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from qalign_core.decide.rules import RULES
 from qalign_core.validation import from_json
 from qalign_study.sheet.evaluated import FOLDER, summarise
 
@@ -25,7 +24,7 @@ class Curves:
         digest: of the file from which they were computed.
         problems: in the set.
         level: samples of the largest budget that every method has spent.
-        shares: of each rule, (n, share of right answers) for ascending n.
+        shares: of each curve (`qalign_study.measure.curves`), (n, share of right answers).
     """
 
     digest: str
@@ -46,12 +45,10 @@ def curves_of(name: str) -> Curves:
 def compute_curves(path: Path) -> Curves:
     """Compute the curves of a results file."""
     results = summarise(path)
-    shares = {
-        rule: [(p.n, p.value) for p in sorted(results.points, key=lambda p: p.n)
-               if p.method == rule] for rule in RULES
-    }  # fmt: skip
-    return Curves(_digest(path), len(results.results.records), results.level,
-                  {rule: points for rule, points in shares.items() if points})  # fmt: skip
+    shares: dict[str, list[tuple[int, float]]] = {}
+    for point in sorted(results.points, key=lambda point: point.n):
+        shares.setdefault(point.method, []).append((point.n, point.value))
+    return Curves(_digest(path), len(results.results.records), results.level, shares)
 
 
 @cache
