@@ -15,7 +15,7 @@ from qalign_study.commands import main
 from qalign_study.lessons import homework
 from qalign_study.lessons.facts import LEARNERS, RUNS, ChainFacts
 from qalign_study.lessons.files import InvalidLesson, Place, read_lesson
-from qalign_study.lessons.homework import grade_folder, homework_page, seed_of
+from qalign_study.lessons.homework import asked_steps, grade_folder, homework_page, seed_of
 
 LESSON = """
 title = "My own chain"
@@ -182,6 +182,42 @@ async def test_draws_that_are_not_those_of_the_seed_are_named(
         "sample": "no: sample 0 is another",
         "early": "no: the run is not finished",
     }
+
+
+async def test_the_steps_that_a_question_asks_about_are_always_redrawn(
+    folder, saved, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(homework, "REDRAWN", 0)
+    (path,) = folder.glob("*.toml")
+    lesson = read_lesson(path)
+    mia = saved["Mia"]
+    lines = mia["trace"].splitlines()
+    trace = parse_trace(mia["trace"])
+    asked = asked_steps(lesson, trace)
+    assert {(stop.ask.then.chain, stop.ask.then.step) for stop in lesson.stops if stop.ask} <= asked
+    for k, line in enumerate(lines):
+        step = json.loads(line)
+        if step["type"] != "step" or (step["chain"], step["t"]) not in asked:
+            continue
+        changed = json.dumps(step | {"reward": step["reward"] + 0.5}, separators=(",", ":"))
+        forged = mia | {"trace": "\n".join([*lines[:k], changed, *lines[k + 1 :]]) + "\n"}
+        rows, _ = await grade_folder(hand_in(folder, tmp_path, forged=forged))
+        assert {row["draws"] for row in rows} == {
+            f"no: step {step['t']} of chain {step['chain'] + 1} is another"
+        }
+
+
+async def test_a_folder_without_the_lesson_is_named_and_refused_files_keep_the_stops_whole(
+    folder, saved, tmp_path, capsys
+):
+    handed_in = hand_in(folder, tmp_path, mia=saved["Mia"], list=[1])
+    assert main_in_thread(["grade", str(handed_in)]) == 0
+    with (handed_in / "grades.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["stop"] for row in csv.DictReader(file)} == {"1", "2", ""}
+    (lesson,) = handed_in.glob("*.toml")
+    lesson.unlink()
+    assert main_in_thread(["grade", str(handed_in)]) == 2
+    assert "has 0 lessons; put that of the homework" in capsys.readouterr().err
 
 
 async def test_a_hostile_file_gets_one_sentence_and_a_row(folder, saved, tmp_path):

@@ -19,6 +19,7 @@ from browser import ROOT
 from components.common.form import USUAL
 from components.common.new_problem import list_kinds
 from components.common.status import next_problem, status_value
+from components.learn.exhibit import build_exhibit
 from components.room.page import problems
 from components.session.runs import IDLE
 from components.watch.gallery import gallery
@@ -26,7 +27,7 @@ from qalign_core import registry
 from qalign_core.registry import load_reward_model
 from qalign_core.types import Response
 from qalign_study.commands import main
-from qalign_study.lessons.facts import RUNS, run_of
+from qalign_study.lessons.facts import RUNS, format_value, run_of, value_of
 from qalign_study.lessons.material import Material, load_material
 from qalign_study.lessons.messages import lesson_message
 
@@ -152,7 +153,11 @@ def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_pat
     assert "a lesson with 3 stops" in capsys.readouterr().out
     assert main(["lesson", "check", str(path)]) == 0
     assert capsys.readouterr().out == "1-mine.toml: 3 stops, no faults\n"
-    assert "mine" in load_material([tmp_path]).lessons
+    lesson = load_material([tmp_path]).lessons["mine"]
+    for stop in lesson.stops:
+        if stop.ask:
+            value = format_value(value_of(stop.ask.fact, stop.ask.then))
+            assert value not in [shown for _, shown in build_exhibit(stop)["rows"]]
     assert main(["lesson", "new", str(path)]) == 2
     assert "cannot be written (File exists); give a new file" in capsys.readouterr().err
     text = path.read_text("utf-8").replace("minutes = 3", "hours = 3").replace("{kept}", "{kepd}")
@@ -161,6 +166,11 @@ def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_pat
     lines = capsys.readouterr().out.splitlines()
     numbers = [k for k, line in enumerate(text.split("\n"), 1) if "hours" in line or "kepd" in line]
     assert [int(line.split(":")[1]) for line in lines] == [1, *numbers]
+    path.write_text(text.replace('run = "watch"', 'run = "wach"').replace("hours", "minutes")
+                    .replace("{kepd}", "{kept}"), encoding="utf-8")  # fmt: skip
+    assert main(["lesson", "check", str(path)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()  # and none for the stops that follow it
+    assert "there is no recorded run 'wach'" in line
     assert main(["lesson", "check", str(tmp_path / "none.toml")]) == 1
     assert "cannot be read" in capsys.readouterr().out
 
@@ -189,7 +199,7 @@ async def test_the_app_starts_with_own_material_and_shows_it(visit, tone):
         page = await visit(f"{address}?lesson=tone&stop=2")
         await page.wait_for_selector(".learn-panel h2 >> text=An editor with a word list")
         await page.wait_for_function(
-            "document.querySelector('.qp').qalign.trace.header.run.prompt.includes('rainy')"
+            "document.querySelector('.qp').qalign.trace.header.prompt.includes('rainy')"
         )
         await page.check("text=The new ending")
         await page.click(".learn-next")

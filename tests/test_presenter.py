@@ -77,6 +77,9 @@ async def test_keys_work_wherever_the_focus_is_and_every_phase_is_read_from_the_
     assert box["width"] >= 36
     await page.keyboard.press("?")
     assert await page.locator(".pr-keys").is_visible()
+    sizes = """() => [...document.querySelectorAll('.pr-keys, .pr-keys *')]
+      .map((node) => parseFloat(getComputedStyle(node).fontSize))"""
+    assert min(await page.evaluate(sizes)) >= 26
     assert await find_violations(page) == []
     await page.keyboard.press("Escape")
     assert not await page.locator(".pr-keys").is_visible()

@@ -109,6 +109,9 @@ def test_the_right_answer_decides_how_answers_are_read_unless_the_problem_does()
     chosen = {**SETTINGS, "reference": "B", "extractor": "option"}
     assert build_class_run(chosen, Caps()).extractor == "option"
     assert build_class_run({**SETTINGS, "extractor": "none"}, Caps()).extractor is None
+    open_ended = {"prompt": "Say something about rain.", "lm": "smollm2-135m", "rm": "mood"}
+    assert build_class_run(open_ended, Caps()).extractor is None
+    assert build_class_run({**open_ended, "lm": "embedded"}, Caps()).extractor == "number"
     sentence = refused(
         422, lambda: build_class_run({**SETTINGS, "extractor": "rules.py:read"}, Caps())
     )
@@ -142,6 +145,7 @@ def test_a_problem_without_answers_has_no_votes(clock) -> None:
     figures = Figures(room).to_dict()
     assert set(map(tuple, figures["votes"].values())) == {()}
     assert "leaders" not in figures
+    assert not room_message(room)["has_answer"]
     session = save_class(room)["session"]
     assert build_class_run(session, Caps()).extractor is None  # when it is opened again
 

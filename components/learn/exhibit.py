@@ -142,7 +142,7 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
             "single": min(2, len(chains)),  # the lesson with several speaks of the second
         }
         votes = [_shares([s.state for s in c[: place.step + 1]], of) for c in chains.values()]
-        if not hides and len(votes) == 1:
+        if not hides and len(votes) == 1 and votes[0]:
             content["bars"] = [("The chain’s votes", votes[0])]
         elif not hides:
             content["rows"] = [(f"Most states of chain {k} say", f"{first} ({share})")

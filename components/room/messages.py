@@ -44,6 +44,7 @@ def room_message(room: Room) -> dict[str, Any]:
         "every": room.every,
         "named": room.named,
         "reference": format_references(room.run.reference or "") if room.solved else None,
+        "has_answer": bool(room.run.reference),
         "right": references(room.run.reference or "") if room.solved else (),
         "stop": None,
     }

@@ -27,7 +27,7 @@ from qalign_core.decide.answers.graders import (
 )
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.run import Limits, Run
+from qalign_core.run import NO_EXTRACTOR, Limits, Run
 from qalign_core.types import Response, ScoredResponse, Step
 from qalign_core.validation import is_finite, is_text, is_whole, short_repr
 from qalign_study.serve.limits import read_caps
@@ -750,6 +750,8 @@ def build_class_run(
         if request.get(key) is not None
     }
     kind = kind_of_answer(settings.get("reference"))
+    if not kind and settings.get("lm", "embedded") != "embedded":
+        kind = NO_EXTRACTOR
     try:
         run = Run.read(
             {

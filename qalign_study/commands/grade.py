@@ -59,7 +59,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Print one line per text, and how many are right."""
     path = Path(options.file)
-    if path.is_dir() and not (path / HEADER).exists() and any(path.glob("*.toml")):
+    has_files = any(path.glob("*.toml")) or any(path.glob("*.json"))
+    if path.is_dir() and not (path / HEADER).exists() and has_files:
         await _grade_homework(path, options.csv or path / "grades.csv")
         return
     graded = [

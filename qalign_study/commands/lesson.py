@@ -45,9 +45,9 @@ then = { phase = "score" }
 lit = "chance"
 
 [[stop]]
-title = "The coin"
-text = "A random number from 0 to 1 is drawn."
-at = { phase = "chance" }
+title = "The chance"
+text = "Rewards: {reward} and {new_reward}. β: {beta}. Lengths: {length} and {new_length} tokens."
+at = { phase = "score" }
 lit = "chance"
 
 [stop.ask]
@@ -56,8 +56,8 @@ fact = "alpha"
 within = 10
 right = "Close: {alpha}."
 wrong = "It is {alpha}: e to the difference of the rewards over β, times old length over new."
-then = { phase = "verdict" }
-lit = "verdict"
+then = { phase = "chance" }
+lit = "chance"
 """
 
 

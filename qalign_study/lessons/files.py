@@ -371,6 +371,8 @@ def end_of(stop: Stop) -> Place:
 def _place(reader: _Reader, last: Place | None) -> Place | None:
     """Return the place of a table; None if it has a fault, or misses what an earlier one has."""
     before = len(reader.source.sentences)
+    if last is None and before and "page" not in reader.data:
+        return None  # the stop before, from which the page is kept, has the fault
     page = reader.one_of("page", PAGES, str if last is None else last.page)
     if len(reader.source.sentences) > before:
         return None

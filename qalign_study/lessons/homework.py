@@ -36,7 +36,7 @@ MAX_BYTES = 5 * 2**20
 OWN = "own"
 """The name of a learner's run while it is graded."""
 REDRAWN = 16
-"""Steps that are redrawn of each run, and as many samples if the run has some."""
+"""Random steps that are redrawn of each run, and as many samples if the run has some."""
 NEAR = 1e-3
 """The largest difference of rewards between two machines."""
 _START = """
@@ -164,8 +164,25 @@ def read_homework(path: Path, lesson: Lesson) -> HandedIn:
     return HandedIn(name, answers, trace)
 
 
-async def check_draws(lm: LanguageModel, rm: RewardModel, handed_in: HandedIn) -> str:
-    """Redraw a random sample of the draws; returns "yes", or "no" with the first difference."""
+def asked_steps(lesson: Lesson, trace: Trace) -> set[tuple[int, int]]:
+    """Return (chain, step) of the steps of the questions, and of those that wrote their texts."""
+    steps = set()
+    for stop in lesson.stops:
+        for place in (stop.at, stop.ask.then) if stop.ask else ():
+            before = trace.chains[place.chain][: place.step]
+            source = next((s.t for s in reversed(before) if s.accepted and s.changed), 0)
+            steps |= {(place.chain, place.step), (place.chain, source)}
+    return steps
+
+
+async def check_draws(
+    lm: LanguageModel, rm: RewardModel, handed_in: HandedIn, lesson: Lesson
+) -> str:
+    """Redraw the steps of the questions and a random sample of the other draws.
+
+    Returns:
+        "yes", or "no" with the first difference.
+    """
     trace, header = handed_in.trace, handed_in.trace.header
     if header.run.seed != seed_of(handed_in.name):
         return f"no: seed {header.run.seed} is not the seed of this name, {seed_of(handed_in.name)}"
@@ -177,7 +194,8 @@ async def check_draws(lm: LanguageModel, rm: RewardModel, handed_in: HandedIn) -
         return "no: the run is not finished"
     run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
     places = [(k, t) for k in chains for t in range(header.run.steps + 1)]
-    for k, t in sorted(chance.sample(places, min(REDRAWN, len(places)))):
+    asked = asked_steps(lesson, trace)
+    for k, t in sorted({*chance.sample(places, min(REDRAWN, len(places))), *asked}):
         start = chains[k][t - 1] if t else None
         steps = run_chain(
             lm, rm, run.prompt, steps=t, seed=run.seed, chain=k, start=start, target=run.target
@@ -263,7 +281,7 @@ async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
             handed_in = read_homework(path, lesson)
         except InvalidHomework as error:
             sentences.append(str(error))
-            rows.append({"file": path.name, "draws": f"refused: {error}"})
+            rows.append({"file": path.name, "draws": f"refused: {error}", "stop": ""})
             continue
         who = {"file": path.name, "name": handed_in.name}
         other = files.setdefault(handed_in.name.casefold(), path.name)
@@ -272,6 +290,6 @@ async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
                 f"{path.name} has the name {short_repr(handed_in.name)}, as {other} has; ask which "
                 "file counts"
             )
-        draws = await check_draws(lm, rm, handed_in)
+        draws = await check_draws(lm, rm, handed_in, lesson)
         rows += [who | row | {"draws": draws} for row in grade_answers(lesson, handed_in)]
     return rows, sentences

@@ -251,6 +251,7 @@ export async function leadView(host, seat, offered) {
     next.disabled = !stop || stop.k === stop.of - 1;
     const open = asks() ? room.opened : room.reference !== null;
     reveal.disabled = open;
+    show(reveal, asks() || room.has_answer);
     put(reveal, asks() ? open ? "The answers are shown" : "Show the answers"
       : open ? `The right answer is ${room.reference || "unknown"}` : "Show the right answer");
     put(run, isDone() ? "Start again" : runs() ? "Pause" : "Run");

@@ -34,6 +34,7 @@ const LONGEST = 2000; // characters, as components/session/user_text.py has it
  * @property {boolean} named members give their names
  * @property {string | null} reference the right answer of the problem, once it is shown
  * @property {string[]} right the same, each that counts
+ * @property {boolean} has_answer whether the problem has a right answer
  */
 /**
  * The state of one member's chain and predictions (`member_message`).
