@@ -149,7 +149,7 @@ export function answersPanel(compare) {
   const agree = h("p.agree");
   const cost = h("span");
   const rivals = h("ol.rivals");
-  const caution = h("p");
+  const caution = h("p.caution");
   const link = button("link", { onclick: () => compare?.open() }, "Compare them");
   const beside = h("div.agree", h("p", h("i.alone"), " ", term("base", "Model alone"),
     " (no reward)", h("span.cost", ", ", cost, " ", compare ? link : null)), rivals, caution);
