@@ -1,9 +1,10 @@
 """How often each method is right on the sets that lessons show: recorded, because it takes seconds.
 
-python -m qalign_study.lessons.curves    # writes assets/results/curves.json
+python -m qalign_study.lessons.curves [SET ...]    # writes assets/results/curves.json
 """
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -68,6 +69,4 @@ def write_record(names: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
-    from qalign_study.lessons.files import sets_of_lessons
-
-    write_record(sets_of_lessons())
+    write_record(sys.argv[1:] or _read_record())
