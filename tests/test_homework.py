@@ -193,11 +193,13 @@ async def test_the_steps_that_a_question_asks_about_are_always_redrawn(
     mia = saved["Mia"]
     lines = mia["trace"].splitlines()
     trace = parse_trace(mia["trace"])
-    asked = asked_steps(lesson, trace)
-    assert {(stop.ask.then.chain, stop.ask.then.step) for stop in lesson.stops if stop.ask} <= asked
+    steps_of_questions = asked_steps(lesson, trace)
+    assert {
+        (stop.ask.then.chain, stop.ask.then.step) for stop in lesson.stops if stop.ask
+    } <= steps_of_questions
     for k, line in enumerate(lines):
         step = json.loads(line)
-        if step["type"] != "step" or (step["chain"], step["t"]) not in asked:
+        if step["type"] != "step" or (step["chain"], step["t"]) not in steps_of_questions:
             continue
         changed = json.dumps(step | {"reward": step["reward"] + 0.5}, separators=(",", ":"))
         forged = mia | {"trace": "\n".join([*lines[:k], changed, *lines[k + 1 :]]) + "\n"}

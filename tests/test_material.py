@@ -157,7 +157,7 @@ def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_pat
     for stop in lesson.stops:
         if stop.ask:
             value = format_value(value_of(stop.ask.fact, stop.ask.then))
-            assert value not in [shown for _, shown in build_exhibit(stop)["rows"]]
+            assert value not in [number for _, number in build_exhibit(stop)["rows"]]
     assert main(["lesson", "new", str(path)]) == 2
     assert "cannot be written (File exists); give a new file" in capsys.readouterr().err
     text = path.read_text("utf-8").replace("minutes = 3", "hours = 3").replace("{kept}", "{kepd}")

@@ -194,8 +194,8 @@ async def check_draws(
         return "no: the run is not finished"
     run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
     places = [(k, t) for k in chains for t in range(header.run.steps + 1)]
-    asked = asked_steps(lesson, trace)
-    for k, t in sorted({*chance.sample(places, min(REDRAWN, len(places))), *asked}):
+    places_of_questions = asked_steps(lesson, trace)
+    for k, t in sorted({*chance.sample(places, min(REDRAWN, len(places))), *places_of_questions}):
         start = chains[k][t - 1] if t else None
         steps = run_chain(
             lm, rm, run.prompt, steps=t, seed=run.seed, chain=k, start=start, target=run.target
