@@ -35,7 +35,7 @@ async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links
     await vote.hover()
     await page.locator(OPEN).get_by_text(ideas()["wmv"].sentence).wait_for()
     assert await page.locator(OPEN).count() == 1
-    await page.locator("h1").hover()
+    await page.mouse.move(2, 2)
     await page.locator(OPEN).wait_for(state="detached")
 
     # of two things that are open, Escape closes the word first
@@ -98,3 +98,16 @@ async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_
         await page.locator("[data-glossary]").click()
         assert await drawer.evaluate("(node) => node.open && node.contains(document.activeElement)")
         await drawer.get_by_role("button", name="Close").click()
+
+
+async def test_a_meaning_ends_before_the_scroll_bar_of_its_page(visit, toy_app):
+    page = await visit(toy_app)
+    _, vote = await with_terms(page)
+    # this browser hides its bars: a window is as wide as the page and a bar
+    await page.evaluate("() => { window.innerWidth = document.documentElement.clientWidth + 24; }")
+    await page.add_style_tag(content="#here { position: fixed; inset: 300px 30px auto auto; }")
+    await page.locator("#here").evaluate("here => document.body.append(here)")
+    await vote.hover()
+    await page.locator(OPEN).get_by_text(ideas()["wmv"].sentence).wait_for()
+    box = await page.locator(OPEN).bounding_box()
+    assert box["x"] + box["width"] <= await page.evaluate("document.documentElement.clientWidth")

@@ -19,7 +19,7 @@ import {
   whatIf,
   wilson,
 } from "../../assets/web/player/statistics.js";
-import { decideAlone, vote } from "../../assets/web/shell/rivals.js";
+import { decideAlone, explainRules, vote } from "../../assets/web/shell/rivals.js";
 import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED, SHARP } from "./traces.js";
 
@@ -171,4 +171,17 @@ test("the rules without a chain decide from the first samples alone", () => {
   assert.deepEqual(decideAlone(trace, 2), [["bon", "a"], ["mv", "a"], ["wmv", "a"]]);
   assert.deepEqual(decideAlone(trace, 3), [["bon", "b"], ["mv", "a"], ["wmv", "b"]]);
   assert.deepEqual(decideAlone({ ...trace, header: { rm: "none", beta: 1 } }, 4), [["mv", "a"]]);
+});
+
+test("why best-of-n is right or wrong here is told from the rewards of right and wrong samples", () => {
+  const trace = {
+    header: { rm: "embedded", reference: "a" }, verdicts: new Map(),
+    base: [2, 0, 3.5], alone: ["a", "b", "b"],
+  };
+  assert.doesNotMatch(explainRules(trace, 1), /leads by/);
+  assert.match(explainRules(trace, 2), /Here a right text leads by 2\.00\./);
+  assert.match(explainRules(trace, 3), /Here a wrong text leads by 1\.50\./);
+  const unknown = { ...trace, header: { rm: "embedded", reference: null } };
+  assert.doesNotMatch(explainRules(unknown, 3), /leads by/);
+  assert.equal(explainRules({ ...trace, header: { rm: "none" } }, 3), "");
 });

@@ -89,12 +89,12 @@ function close() {
   box.remove();
 }
 
-/** Below the word, or above it where there is no room; inside the window. */
+/** Below the word, or above it where there is no room; inside the window, beside its scroll bar. */
 function place() {
   if (!open?.isConnected) return close();
   const word = open.getBoundingClientRect();
   const { width, height } = box.getBoundingClientRect();
-  const left = Math.min(word.left, window.innerWidth - width - MARGIN);
+  const left = Math.min(word.left, document.documentElement.clientWidth - width - MARGIN);
   const below = word.bottom + 4;
   const fits = below + height + MARGIN <= window.innerHeight;
   Object.assign(box.style, {

@@ -35,17 +35,18 @@ export function decideAlone({ header, base, tilts, alone }, n) {
 }
 
 /**
- * Why best-of-n can fall, with the best right and the best wrong reward of the first n samples.
+ * Why the rules without a chain differ, and why best-of-n can fall: by how much the right or the
+ * wrong texts lead among the first n samples.
  * @param {import("../player/parse.js").Trace} trace
  * @param {number} n
  */
-export function cautionOfBest(trace, n) {
+export function explainRules(trace, n) {
   if (trace.header.rm === "none") return "";
   const best = (/** @type {boolean} */ right) => Math.max(...trace.base.slice(0, n).filter((_, k) =>
     isRight(trace, trace.alone[k]) === right));
-  const [right, wrong] = [best(true), best(false)];
-  const here = Number.isFinite(right - wrong)
-    ? ` (top: right ${fixed(right)}, wrong ${fixed(wrong)})` : "";
-  return "Best-of-n takes the top reward; with more samples, more wrong texts are overrated"
-    + `${here}.`;
+  const lead = best(true) - best(false);
+  const here = Number.isFinite(lead)
+    ? ` Here a ${lead < 0 ? "wrong" : "right"} text leads by ${fixed(Math.abs(lead))}.` : "";
+  return "A majority counts all samples alike, the weighted vote by reward, and best-of-n takes the"
+    + ` top reward.${here} With more samples, a wrong text that the reward overrates may lead.`;
 }
