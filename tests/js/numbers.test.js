@@ -173,7 +173,7 @@ test("the rules without a chain decide from the first samples alone", () => {
   assert.deepEqual(decideAlone({ ...trace, header: { rm: "none", beta: 1 } }, 4), [["mv", "a"]]);
 });
 
-test("why best-of-n is right or wrong here is told from the rewards of right and wrong samples", () => {
+test("why best-of-n is right or wrong here is read from rewards of right and wrong samples", () => {
   const trace = {
     header: { rm: "embedded", reference: "a" }, verdicts: new Map(),
     base: [2, 0, 3.5], alone: ["a", "b", "b"],
