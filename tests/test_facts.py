@@ -63,7 +63,7 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
             "several chains",
         ),
         (few, "rough", "Only roughly: the rewards of the chain’s halves agree", "steps in all"),
-        (chains(1, 4000), "yes", "As far as one chain can show", "one chain cannot show"),
+        (chains(1, 4000), "yes", "As far as one chain can show", "one cannot show"),
         (chains(4, 4000), "yes", "Yes: the rewards of the chains agree", "Nothing more"),
     ):
         verdict = diagnose({"rewards": sent, "chain": 0, "generated": 1})["verdict"]

@@ -56,7 +56,7 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
         faster = "A larger β mixes faster, but it changes the target."
         return Trust("no", f"No: {sentence}.", f"{more} in each chain. {faster}")
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
-    unseen = "draw several chains: one chain cannot show what it never found"
+    unseen = "draw several chains: one cannot show what it never found"
     if effective < ROUGH * len(chains):
         longer = math.ceil(ROUGH * len(chains) / effective)
         return Trust(

@@ -19,7 +19,7 @@ import {
   whatIf,
   wilson,
 } from "../../assets/web/player/statistics.js";
-import { decideAlone, explainRules, vote } from "../../assets/web/shell/rivals.js";
+import { decideAlone, explainBestOfN, vote } from "../../assets/web/shell/rivals.js";
 import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED, SHARP } from "./traces.js";
 
@@ -178,10 +178,10 @@ test("why best-of-n is right or wrong here is read from rewards of right and wro
     header: { rm: "embedded", reference: "a" }, verdicts: new Map(),
     base: [2, 0, 3.5], alone: ["a", "b", "b"],
   };
-  assert.doesNotMatch(explainRules(trace, 1), /leads by/);
-  assert.match(explainRules(trace, 2), /Here a right text leads by 2\.00\./);
-  assert.match(explainRules(trace, 3), /Here a wrong text leads by 1\.50\./);
+  assert.doesNotMatch(explainBestOfN(trace, 1), /here/);
+  assert.match(explainBestOfN(trace, 2), /\(here right by 2\.00\)/);
+  assert.match(explainBestOfN(trace, 3), /\(here wrong by 1\.50\)/);
   const unknown = { ...trace, header: { rm: "embedded", reference: null } };
-  assert.doesNotMatch(explainRules(unknown, 3), /leads by/);
-  assert.equal(explainRules({ ...trace, header: { rm: "none" } }, 3), "");
+  assert.doesNotMatch(explainBestOfN(unknown, 3), /here/);
+  assert.equal(explainBestOfN({ ...trace, header: { rm: "none" } }, 3), "");
 });

@@ -296,9 +296,9 @@ export function summary(ask, redraw) {
       }
       const tokens = tokensTo(trace, seen);
       const n = affordable(trace.spent, tokens);
-      const others = n ? `The other methods get as many: ${many(n, "sample")}, ${
-        tokenCount(trace.spent[n - 1])}, which can be drawn in parallel.` : "";
-      put(cost, `${tokenCount(tokens)}, rejected rewrites included. ${others}`);
+      const others = n ? `The others get as many: ${many(n, "sample")}, ${
+        tokenCount(trace.spent[n - 1])}, drawn in parallel.` : "";
+      put(cost, `${tokenCount(tokens)}, with rejected rewrites. ${others}`);
       const now = `${view.run}/${trace.version}/${view.burnIn}/${finished}`;
       if (!ask || now === wanted) return;
       wanted = now;

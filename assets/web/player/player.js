@@ -54,7 +54,7 @@ import { LAST, graderName, narrate, plain, promptText, rewarded, visible } from 
  * @typedef {object} Rivals
  * @property {(trace: Trace, n: number) => [rule: string, answer: string | null][]} decide from the
  *   first n samples
- * @property {(trace: Trace, n: number) => string} caution why the rules differ
+ * @property {(trace: Trace, n: number) => string} caution why best-of-n can fall
  * @property {() => void} open a comparison of all rules on this run
  */
 /**

@@ -35,18 +35,17 @@ export function decideAlone({ header, base, tilts, alone }, n) {
 }
 
 /**
- * Why the rules without a chain differ, and why best-of-n can fall: by how much the right or the
- * wrong texts lead among the first n samples.
+ * Why best-of-n can fall, and by how much the right or the wrong texts lead among the first n
+ * samples.
  * @param {import("../player/parse.js").Trace} trace
  * @param {number} n
  */
-export function explainRules(trace, n) {
+export function explainBestOfN(trace, n) {
   if (trace.header.rm === "none") return "";
   const best = (/** @type {boolean} */ right) => Math.max(...trace.base.slice(0, n).filter((_, k) =>
     isRight(trace, trace.alone[k]) === right));
   const lead = best(true) - best(false);
   const here = Number.isFinite(lead)
-    ? ` Here a ${lead < 0 ? "wrong" : "right"} text leads by ${fixed(Math.abs(lead))}.` : "";
-  return "A majority counts all samples alike, the weighted vote by reward, and best-of-n takes the"
-    + ` top reward.${here} With more samples, a wrong text that the reward overrates may lead.`;
+    ? ` (here ${lead < 0 ? "wrong" : "right"} by ${fixed(Math.abs(lead))})` : "";
+  return `Best-of-n takes the top reward${here}; more samples can bring a wrong, overrated text.`;
 }

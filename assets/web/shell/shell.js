@@ -29,7 +29,7 @@ import {
   partsOf,
   placeOf,
 } from "./links.js";
-import { decideAlone, explainRules } from "./rivals.js";
+import { decideAlone, explainBestOfN } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -395,7 +395,7 @@ export const QAlignShell = {
    */
   compare: (of, server) => ({
     decide: decideAlone,
-    caution: explainRules,
+    caution: explainBestOfN,
     async open() {
       const reply = await queryOf(of(), server);
       if ("error" in reply) of().tell(`This run cannot be compared. ${reply.error}`);
