@@ -5,17 +5,25 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 from browser import PATIENCE, ROOT
 
 from qalign_core.record.format import parse_trace
+from qalign_core.record.trace import Trace
 from qalign_study.commands import main
 from qalign_study.lessons import homework
-from qalign_study.lessons.facts import LEARNERS, RUNS, ChainFacts
+from qalign_study.lessons.facts import LEARNERS, RUNS, ChainFacts, run_of
 from qalign_study.lessons.files import InvalidLesson, Place, read_lesson
-from qalign_study.lessons.homework import asked_steps, grade_folder, homework_page, seed_of
+from qalign_study.lessons.homework import (
+    HandedIn,
+    grade_answers,
+    grade_folder,
+    homework_page,
+    seed_of,
+)
 
 LESSON = """
 title = "My own chain"
@@ -48,6 +56,7 @@ right = "Yes."
 wrong = "It is {alpha}."
 """
 STEPS, POOL = 6, 3
+ALL = f"{STEPS + 1} of {STEPS + 1} steps and all {POOL} samples redrawn"
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +137,10 @@ def hand_in(folder, tmp_path, **files):
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
+TIE = "no right answer in this run"
+"""Step 1 of Åsa's run writes the same text again."""
+
+
 async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_formula(
     folder, saved, tmp_path, capsys
 ):
@@ -136,13 +149,14 @@ async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_form
     assert main_in_thread(["grade", str(handed_in)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert "a.json\tMia\t2 of 2 right\tdraws: yes" in printed.out
+    assert f"a.json\tMia\t2 of 2 right\tdraws: {ALL}" in printed.out
+    assert "b.json\tÅsa Öberg\t0 of 1 right\t" in printed.out
     with (handed_in / "grades.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["name"], row["stop"], row["right"], row["draws"]) for row in rows] == [
-        ("Mia", "1", "yes", "yes"), ("Mia", "2", "yes", "yes"),
-        ("Åsa Öberg", "1", "yes", "yes"), ("Åsa Öberg", "2", "no answer", "yes"),
-        ("'=HYPERLINK(\"x\")", "1", "yes", "yes"), ("'=HYPERLINK(\"x\")", "2", "no answer", "yes"),
+        ("Mia", "1", "yes", ALL), ("Mia", "2", "yes", ALL),
+        ("Åsa Öberg", "1", TIE, ALL), ("Åsa Öberg", "2", "no answer", ALL),
+        ("'=HYPERLINK(\"x\")", "1", "yes", ALL), ("'=HYPERLINK(\"x\")", "2", "no answer", ALL),
     ]  # fmt: skip
     seeds = [parse_trace(each["trace"]).header.run.seed for each in files.values()]
     assert seeds == [seed_of(each["name"]) for each in files.values()]
@@ -150,10 +164,7 @@ async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_form
     assert len(json.dumps(files["a"])) < 30_000
 
 
-async def test_draws_that_are_not_those_of_the_seed_are_named(
-    folder, saved, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(homework, "REDRAWN", 1000)  # all of them
+async def test_draws_that_are_not_those_of_the_seed_are_named(folder, saved, tmp_path):
     mia = saved["Mia"]
     lines = mia["trace"].splitlines()
     steps = [json.loads(line) for line in lines]
@@ -174,7 +185,7 @@ async def test_draws_that_are_not_those_of_the_seed_are_named(
     }
     rows, _ = await grade_folder(hand_in(folder, tmp_path, **files))
     draws = {row["file"].removesuffix(".json"): row["draws"] for row in rows}
-    assert draws.pop("honest") == "yes"
+    assert draws.pop("honest") == ALL
     assert re.match(r"no: seed \d+ is not the seed of this name", draws.pop("copied"))
     assert draws.pop("again").startswith("no: seed")
     assert draws == {
@@ -184,42 +195,88 @@ async def test_draws_that_are_not_those_of_the_seed_are_named(
     }
 
 
-async def test_the_steps_that_a_question_asks_about_are_always_redrawn(
+async def test_a_number_that_a_question_is_graded_by_is_always_redrawn(
     folder, saved, tmp_path, monkeypatch
 ):
+    """No chance decides whether a forged step that the lesson asks about is found."""
     monkeypatch.setattr(homework, "REDRAWN", 0)
-    (path,) = folder.glob("*.toml")
-    lesson = read_lesson(path)
     mia = saved["Mia"]
-    lines = mia["trace"].splitlines()
-    trace = parse_trace(mia["trace"])
-    steps_of_questions = asked_steps(lesson, trace)
-    assert {
-        (stop.ask.then.chain, stop.ask.then.step) for stop in lesson.stops if stop.ask
-    } <= steps_of_questions
-    for k, line in enumerate(lines):
-        step = json.loads(line)
-        if step["type"] != "step" or (step["chain"], step["t"]) not in steps_of_questions:
-            continue
-        changed = json.dumps(step | {"reward": step["reward"] + 0.5}, separators=(",", ":"))
-        forged = mia | {"trace": "\n".join([*lines[:k], changed, *lines[k + 1 :]]) + "\n"}
-        rows, _ = await grade_folder(hand_in(folder, tmp_path, forged=forged))
-        assert {row["draws"] for row in rows} == {
-            f"no: step {step['t']} of chain {step['chain'] + 1} is another"
-        }
+    steps = [json.loads(line) for line in mia["trace"].splitlines()]
+
+    def forge(t, **change):
+        return mia | {"trace": "".join(
+            json.dumps(line | change if line.get("t") == t else line) + "\n" for line in steps
+        )}  # fmt: skip
+
+    first = next(line for line in steps if line.get("t") == 1)
+    pieces = [piece.replace("e", "o") for piece in first["pieces"]]
+    # a draw that leads to the same verdict
+    coin = first["log_u"] - 1 if first["accepted"] else (first["log_u"] + first["log_alpha"]) / 2
+    files = {
+        "before": forge(0, reward=4.0),
+        "reward": forge(1, reward=first["reward"] + 1),
+        "coin": forge(1, log_u=coin),
+        "cost": forge(1, cost=[first["cost"][0] + 7, *first["cost"][1:]]),
+        "text": forge(1, pieces=pieces),
+        "honest": mia,
+        "late": forge(STEPS, reward=4.0),  # nothing is asked about it
+    }
+    rows, _ = await grade_folder(hand_in(folder, tmp_path, **files))
+    draws = {row["file"].removesuffix(".json"): row["draws"] for row in rows}
+    assert draws == {
+        "before": "no: step 0 of chain 1 is another",
+        **dict.fromkeys(("reward", "coin", "cost", "text"), "no: step 1 of chain 1 is another"),
+        **dict.fromkeys(
+            ("honest", "late"), f"2 of {STEPS + 1} steps and all {POOL} samples redrawn"
+        ),
+    }
 
 
-async def test_a_folder_without_the_lesson_is_named_and_refused_files_keep_the_stops_whole(
-    folder, saved, tmp_path, capsys
+def tie(trace):
+    """The run with all rewards 0, an answer "1" in one half of its texts and "2" in the other."""
+
+    def scored(each, answer):
+        return replace(each, reward=0.0, response=replace(each.response, text=f"So {answer}."))
+
+    steps = [
+        replace(step, accepted=True, current=scored(step.current, 1 + (step.t - 1) % 2),
+                proposal=scored(step.proposal, 1 + step.t % 2))
+        for step in trace.steps if step.t < 4
+    ]  # fmt: skip
+    pool = tuple(scored(each, 1 + k % 2) for k, each in enumerate(trace.pool[:4]))
+    return Trace(trace.header, tuple(steps), pool)
+
+
+TIES = {
+    "two equal rewards": 'fact = "better"\noptions = { old = "Old", new = "New" }',
+    "two leading answers": 'fact = "leader"\noptions = { 1 = "One", 2 = "Two" }',
+    "two answers of a chain": 'fact = "chain_says:0"\noptions = { 1 = "One", 2 = "Two" }',
+    "two answers of the model": 'fact = "model_says"\noptions = { 1 = "One", 2 = "Two" }',
+    "two of its first answers": 'fact = "model_says:2"\noptions = { 1 = "One", 2 = "Two" }',
+    "two weighted answers": 'fact = "weighted_says"\noptions = { 1 = "One", 2 = "Two" }',
+    "two best samples": 'fact = "best_says"\noptions = { 1 = "One", 2 = "Two" }',
+    "two equal numbers": 'largest = true\noptions = { reward = "Old", new_reward = "New" }',
+    "a number between two": 'fact = "step"\noptions = { 2 = "Two", 4 = "Four" }',
+    "an answer that is no option": 'fact = "leader"\noptions = { 7 = "Seven", 8 = "Eight" }',
+    "no move, and no option for it": 'moves = "reward"\noptions = { up = "Up", down = "Down" }',
+    "an infinite number": 'fact = "rhat"\nwithin = 1',
+}
+
+
+@pytest.mark.parametrize("question", TIES.values(), ids=TIES)
+@pytest.mark.parametrize("answer", ["1", "old", "reward", "no option", ""])
+async def test_a_question_without_a_right_answer_in_this_run_is_not_graded(
+    folder, tmp_path, question, answer
 ):
-    handed_in = hand_in(folder, tmp_path, mia=saved["Mia"], list=[1])
-    assert main_in_thread(["grade", str(handed_in)]) == 0
-    with (handed_in / "grades.csv").open(encoding="utf-8", newline="") as file:
-        assert {row["stop"] for row in csv.DictReader(file)} == {"1", "2", ""}
-    (lesson,) = handed_in.glob("*.toml")
-    lesson.unlink()
-    assert main_in_thread(["grade", str(handed_in)]) == 2
-    assert "has 0 lessons; put that of the homework" in capsys.readouterr().err
+    path = hand_in(folder, tmp_path) / "1-own.toml"
+    RUNS.setdefault("few", folder / "few.jsonl")
+    text = LESSON[: LESSON.rindex("[[stop]]")].replace("step = 1", "step = 3")
+    (old,) = re.findall(r'fact = "better"\n.*', text)
+    path.write_text(text.replace(old, question), encoding="utf-8")
+    lesson = read_lesson(path)
+    handed_in = HandedIn("Mia", {"1": answer}, tie(run_of("watch")))
+    (row,) = grade_answers(lesson, handed_in)
+    assert (row["right"], row["value"]) == (TIE, "")
 
 
 async def test_a_hostile_file_gets_one_sentence_and_a_row(folder, saved, tmp_path):

@@ -19,7 +19,7 @@ from qalign_core.record.store import load_trace, write_whole
 from qalign_core.record.trace import Trace
 from qalign_core.run import Run
 from qalign_study.commands import shared
-from qalign_study.lessons.homework import grade_folder
+from qalign_study.lessons.homework import UNDECIDED, grade_folder
 from qalign_study.sets.checks import Likeness
 from qalign_study.sets.folder import HEADER, read_set, traces_of
 from qalign_study.sets.problem_sets import Problem, load_problems
@@ -95,11 +95,10 @@ async def _grade_homework(folder: Path, csv: Path) -> None:
     write_whole(csv, csv_of(frame).encode(errors="replace"))
     for (file, name), part in frame.dropna(subset="name").groupby(["file", "name"], sort=False):
         right = (part["right"] == "yes").sum()
+        graded = (part["right"] != UNDECIDED).sum()
         draws = part["draws"].iloc[0]
         print(
-            "\t".join(
-                (_line(file), _line(name), f"{right} of {len(part)} right", f"draws: {draws}")
-            )
+            "\t".join((_line(file), _line(name), f"{right} of {graded} right", f"draws: {draws}"))
         )
     print(f"{csv}: {len(frame)} rows")
 

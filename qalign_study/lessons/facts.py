@@ -17,6 +17,7 @@ from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.methods import (
+    Decision,
     best_of_n,
     chain_states,
     effective_sample_size,
@@ -53,6 +54,12 @@ LEARNERS: dict[str, Trace] = {}
 
 class Share(float):
     """A share of one."""
+
+
+class Tied(str):
+    """One of several values that are equally right, such as the better of two equal texts."""
+
+    __slots__ = ()
 
 
 Value = Share | float | int | str
@@ -140,6 +147,13 @@ SAMPLES = 64
 """Samples of the model alone that the lessons speak of: so many decided which run is shown."""
 
 
+def _winner(vote: Decision) -> str:
+    """Return the answer of a vote; `Tied` if another one has as many votes."""
+    (_, most), *others = vote.shares or (("", 0.0),)
+    is_tied = any(math.isclose(share, most, rel_tol=1e-9) for _, share in others)
+    return Tied(vote.answer) if vote.answer and is_tied else vote.answer or "none"
+
+
 class ChainFacts:
     """The facts of one chain of a recorded run, up to a step."""
 
@@ -174,7 +188,7 @@ class ChainFacts:
     def chain_says(self, chain: str) -> str:
         """The answer with most votes of one of several chains."""
         steps = self._trace.chains[int(chain)][: self.states()]
-        return majority_vote(chain_states(steps), self._read).answer or "none"
+        return _winner(majority_vote(chain_states(steps), self._read))
 
     def states(self) -> int:
         """States that have voted."""
@@ -214,6 +228,8 @@ class ChainFacts:
 
     def better(self) -> str:
         """Which text the reward model likes better: old or new."""
+        if self.new_reward() == self.reward():
+            return Tied("old")
         return "new" if self.new_reward() > self.reward() else "old"
 
     def reward_factor(self) -> float:
@@ -265,7 +281,7 @@ class ChainFacts:
 
     def leader(self) -> str:
         """The answer with most votes."""
-        return majority_vote(chain_states(self._steps), self._read).answer or "none"
+        return _winner(majority_vote(chain_states(self._steps), self._read))
 
     def share(self, answer: str = "") -> Share:
         """Share of the votes of an answer, by default of the leader."""
@@ -318,6 +334,8 @@ class ChainFacts:
         """How a chain's own R-hat compares with the other chains': lowest, between or highest."""
         own = [self.rhat(str(k)) for k in range(len(self._trace.chains))]
         mine = own[int(chain)]
+        if own.count(mine) > 1 and mine in (min(own), max(own)):
+            return Tied("lowest" if mine == min(own) else "highest")
         return "lowest" if mine == min(own) else "highest" if mine == max(own) else "between"
 
     def mixed(self) -> str:
@@ -331,7 +349,7 @@ class ChainFacts:
     def model_says(self, n: str = "") -> str:
         """The answer that the model alone gives most often, in all or in the first n samples."""
         pool = self._pool[: int(n)] if n else self._pool
-        return majority_vote(pool, self._read).answer or "none"
+        return _winner(majority_vote(pool, self._read))
 
     def rewarded(self, answer: str) -> float:
         """Mean reward of the model's own samples that give an answer."""
@@ -360,7 +378,9 @@ class ChainFacts:
 
     def best_says(self) -> str:
         """The answer of best-of-n, from all the model's own samples."""
-        return best_of_n(self._pool, self._read).answer or "none"
+        best = best_of_n(self._pool, self._read).answer or "none"
+        highest = (each for each in self._pool if each.reward == self.best_reward())
+        return best if {self._answer(each) for each in highest} == {best} else Tied(best)
 
     def best_reward(self) -> float:
         """The highest reward among the model's own samples."""
@@ -369,7 +389,7 @@ class ChainFacts:
     def weighted_says(self) -> str:
         """The answer of the weighted vote of the model's own samples."""
         target = Target(self._beta)
-        return weighted_majority_vote(self._pool, self._read, target=target).answer or "none"
+        return _winner(weighted_majority_vote(self._pool, self._read, target=target))
 
     def weights_worth(self) -> float:
         """How many equally weighted samples the weighted vote rests on."""

@@ -6,6 +6,7 @@ saves one file: the name, the seed, the answers and the trace.
 
 import hashlib
 import json
+import math
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +25,10 @@ from qalign_study.export import dictionary
 from qalign_study.export.browser import POLICY, embedded_data, engine_header
 from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, as_data, head
 from qalign_study.export.scripts import WEB, bundle, sheets
-from qalign_study.lessons.facts import LEARNERS, run_of
+from qalign_study.lessons.facts import LEARNERS, Tied, run_of
 from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, read_lesson
 from qalign_study.lessons.material import REGISTRY, add_runs
-from qalign_study.lessons.messages import find_outcome, lesson_message
+from qalign_study.lessons.messages import find_outcome, lesson_message, number_of
 
 MAX_NAME = 40
 """The most UTF-16 units of a name, so that the seed's address fits a block of the hash."""
@@ -36,7 +37,9 @@ MAX_BYTES = 5 * 2**20
 OWN = "own"
 """The name of a learner's run while it is graded."""
 REDRAWN = 16
-"""Random steps that are redrawn of each run, and as many samples if the run has some."""
+"""Random steps that are redrawn of each run, besides those that the lesson asks about."""
+UNDECIDED = "no right answer in this run"
+"""The verdict on a question whose values are equal in a learner's run."""
 NEAR = 1e-3
 """The largest difference of rewards between two machines."""
 _START = """
@@ -164,24 +167,16 @@ def read_homework(path: Path, lesson: Lesson) -> HandedIn:
     return HandedIn(name, answers, trace)
 
 
-def asked_steps(lesson: Lesson, trace: Trace) -> set[tuple[int, int]]:
-    """Return (chain, step) of the steps of the questions, and of those that wrote their texts."""
-    steps = set()
-    for stop in lesson.stops:
-        for place in (stop.at, stop.ask.then) if stop.ask else ():
-            before = trace.chains[place.chain][: place.step]
-            source = next((s.t for s in reversed(before) if s.accepted and s.changed), 0)
-            steps |= {(place.chain, place.step), (place.chain, source)}
-    return steps
-
-
 async def check_draws(
     lm: LanguageModel, rm: RewardModel, handed_in: HandedIn, lesson: Lesson
 ) -> str:
-    """Redraw the steps of the questions and a random sample of the other draws.
+    """Redraw what the questions are graded by, and a random sample of the other steps.
+
+    A question can be about anything up to its step, such as all votes so far, so every step up to
+    the last one that the lesson asks about is redrawn, in all chains, and so are all samples.
 
     Returns:
-        "yes", or "no" with the first difference.
+        How many draws were redrawn, if all are the same; or "no" with the first difference.
     """
     trace, header = handed_in.trace, handed_in.trace.header
     if header.run.seed != seed_of(handed_in.name):
@@ -193,9 +188,11 @@ async def check_draws(
     ):
         return "no: the run is not finished"
     run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
-    places = [(k, t) for k in chains for t in range(header.run.steps + 1)]
-    places_of_questions = asked_steps(lesson, trace)
-    for k, t in sorted({*chance.sample(places, min(REDRAWN, len(places))), *places_of_questions}):
+    last = max(max(s.at.step, s.ask.then.step) for s in lesson.stops if s.ask)
+    early = [(k, t) for k in chains for t in range(last + 1)]
+    late = [(k, t) for k in chains for t in range(last + 1, run.steps + 1)]
+    places = sorted(early + chance.sample(late, min(REDRAWN, len(late))))
+    for k, t in places:
         start = chains[k][t - 1] if t else None
         steps = run_chain(
             lm, rm, run.prompt, steps=t, seed=run.seed, chain=k, start=start, target=run.target
@@ -203,20 +200,26 @@ async def check_draws(
         async for step in steps:
             if not _is_same_step(step, chains[k][t]):
                 return f"no: step {t} of chain {k + 1} is another"
-    for k in sorted(chance.sample(range(len(pool)), min(REDRAWN, len(pool)))):
-        async for sample in sample_iid(lm, rm, run.prompt, n=k + 1, first=k, seed=run.seed):
-            if not _is_same(sample, pool[k]):
-                return f"no: sample {k} is another"
-    return "yes"
+    unchecked = iter(enumerate(pool))
+    async for sample in sample_iid(lm, rm, run.prompt, n=len(pool), seed=run.seed):
+        k, own = next(unchecked)
+        if not _is_same(sample, own):
+            return f"no: sample {k} is another"
+    also = f" and all {len(pool)} samples" if pool else ""
+    return f"{len(places)} of {len(early) + len(late)} steps{also} redrawn"
 
 
 def _is_same_step(one: Step, other: Step) -> bool:
     alike = (one.index, one.accepted) == (other.index, other.accepted)
-    return alike and _is_same(one.proposal, other.proposal)
+    close = all(
+        x == y or abs(x - y) < NEAR * max(1.0, abs(x))
+        for x, y in ((one.log_u, other.log_u), (one.log_alpha, other.log_alpha))
+    )
+    return alike and close and _is_same(one.proposal, other.proposal)
 
 
 def _is_same(one: ScoredResponse, other: ScoredResponse) -> bool:
-    same = one.response.tokens == other.response.tokens
+    same = (one.response, one.cost) == (other.response, other.cost)
     return same and abs(one.reward - other.reward) < NEAR * max(1.0, abs(one.reward))
 
 
@@ -240,13 +243,19 @@ def grade_answers(lesson: Lesson, handed_in: HandedIn) -> list[dict[str, Any]]:
 
 def _grade(stop: Stop, answer: str) -> dict[str, str]:
     assert stop.ask is not None
-    ask = replace(stop.ask, then=replace(stop.ask.then, run=OWN))
+    ask, at = replace(stop.ask, then=replace(stop.ask.then, run=OWN)), replace(stop.at, run=OWN)
     try:
-        value, _ = find_outcome(ask, replace(stop.at, run=OWN), "")
+        value, _ = find_outcome(ask, at, "")
+        if ask.kind == "choice":
+            has_right = value in ask.options and not isinstance(value, Tied)
+        else:
+            has_right = math.isfinite(number_of(ask))
     except Exception as error:  # a number that this run does not have raises any error
         return {"right": f"unknown: {first_line(error)}", "value": ""}
+    if not has_right:
+        return {"right": UNDECIDED, "value": ""}
     try:
-        _, right = find_outcome(ask, replace(stop.at, run=OWN), answer)
+        _, right = find_outcome(ask, at, answer)
     except ValueError:
         return {"right": "no: not an answer to this question", "value": value}
     return {"right": {True: "yes", False: "no", None: "no answer"}[right], "value": value}

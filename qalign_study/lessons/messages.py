@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from qalign_core.validation import first_line
-from qalign_study.lessons.facts import RUNS, Place, Share, format_value, run_of, value_of
+from qalign_study.lessons.facts import RUNS, Place, Share, Tied, format_value, run_of, value_of
 from qalign_study.lessons.files import (
     HIGHLIGHTS,
     SLOT,
@@ -141,16 +141,23 @@ def number_of(ask: Ask) -> float:
 
 
 def _right_option(ask: Ask, at: Place) -> str:
-    """Return the right option."""
+    """Return the right option; `Tied` if another one is as right."""
     if not ask.fact:  # the options are facts
-        return max(ask.options, key=lambda name: float(value_of(name, ask.then)))
+        return _least({name: -float(value_of(name, ask.then)) for name in ask.options})
     now = value_of(ask.fact, ask.then)
     if isinstance(now, str):
         return now
     if not ask.moves:
-        return min(ask.options, key=lambda option: abs(float(option) - now))
+        return _least({option: abs(float(option) - now) for option in ask.options})
     by = float(now) - float(value_of(ask.fact, at))
     return "same" if abs(by) < 1e-9 else "up" if by > 0 else "down"
+
+
+def _least(distances: Mapping[str, float]) -> str:
+    """Return the option with the least distance; `Tied` if another one has it too."""
+    least = min(distances.values())
+    best, *others = (name for name, each in distances.items() if each - least < 1e-9)
+    return Tied(best) if others else best
 
 
 def check_lesson(path: Path, known: Collection[str] = ()) -> tuple[Lesson | None, list[str]]:
@@ -204,6 +211,8 @@ def _answer_fault(ask: Ask, stop: Stop) -> str:
         if ask.kind == "spot" and not run_of(ask.then.run).rewards:
             return "a spot needs a run with samples of the model alone; this run has none"
         value, _ = find_outcome(ask, stop.at, "")
+        if isinstance(value, Tied):
+            return "two options are equally right in this run; ask about another step"
         if ask.kind == "choice" and value not in ask.options:
             return f"the answer is {value!r}, which is not one of the options"
         if ask.kind != "choice":
