@@ -12,6 +12,7 @@ from components.watch.diagnostics import FEW, diagnose, rank_histograms
 from qalign_study.measure.diagnostics import ess, mcse, split_rhat
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
 from qalign_study.sheet.convergence import ROUGH, trust
+from qalign_study.sheet.words import number
 
 
 def chains(n=2, length=200, seed=0):
@@ -87,7 +88,7 @@ def test_numbers_have_three_digits_however_small():
     sent = [[x / 1e4 for x in chain] for chain in chains()]
     report = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
     values = {fact["name"]: fact["value"] for fact in report["facts"]}
-    assert values["Error of the mean"] == f"{mcse(sent):.3g}".replace("-", "−")
+    assert values["Error of the mean"] == number(mcse(sent)) == "4.89 × 10⁻⁶"
 
 
 def test_too_few_steps_are_said_and_not_estimated():
