@@ -183,7 +183,7 @@ async def a_class(n_members: int, *, draws: bool = False) -> AsyncIterator[tuple
 
 async def predict(room: Room) -> float:
     """All members predict at one moment: seconds until the instructor's screen has them all."""
-    n, new = len(room.members), random.randrange(100, 1000)
+    n, new = len(room.members), random.randrange(1, 100)  # of a percentage
     begun = time.perf_counter()
     requests = (room.ask("predict", m.token, stop=0, prediction=f"{new}") for m in room.members)
     await asyncio.gather(*requests)
