@@ -195,3 +195,9 @@ async def test_a_figure_ends_where_the_answer_would_begin_until_it_is_given(visi
     await page.keyboard.press("PageDown")
     await page.wait_for_selector(".pr-exhibit[data-stop*='\"answered\":true']")
     assert (await curve.get_attribute("d")).count("L") > before.count("L") + 5
+
+
+async def test_an_axis_names_the_largest_number_that_a_question_asks_about(visit, toy_app):
+    page = await present(visit, f"{toy_app}?lesson=best-of-n&stop=2&present=1", first=True)
+    await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('128')")
+    await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('8')")

@@ -21,7 +21,7 @@ const LEAST = 1e-6; // of a logarithmic axis
 const STEPS = [-4, -3, -2, -1, 0, 1].flatMap((k) => [1, 2, 5].map((n) => n * 10 ** k));
 
 /**
- * Round places on an axis: on a logarithmic one powers of two, four or ten.
+ * Round places on an axis: on a logarithmic one powers of two or ten, the largest among them.
  * @param {number} lo
  * @param {number} hi
  * @param {boolean} log
@@ -30,7 +30,7 @@ const STEPS = [-4, -3, -2, -1, 0, 1].flatMap((k) => [1, 2, 5].map((n) => n * 10 
 function marks(lo, hi, log, most) {
   if (!log) return ticks(lo, hi, most);
   if (lo < 1) return STEPS.filter((v) => v >= lo * 0.999 && v <= hi * 1.001);
-  const base = hi / lo > 5000 ? 10 : hi / lo > 30 ? 4 : 2;
+  const base = hi / lo > 5000 ? 10 : 2;
   const first = Math.ceil(Math.log(lo) / Math.log(base) - 1e-9);
   const last = Math.floor(Math.log(hi) / Math.log(base) + 1e-9);
   const every = Math.ceil((last - first + 1) / (most + 1));
