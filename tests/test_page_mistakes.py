@@ -249,8 +249,8 @@ async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
     await shows(page, "document.activeElement.classList.contains('qp')")
 
 
-async def stop_run_and_new_problem(page, name: str) -> None:
-    """Press Stop before a run, and New problem in it; each says what happened."""
+async def stop_and_run(page, name: str) -> None:
+    """Press Stop before a run, which says so, and begin a run."""
     await page.wait_for_selector(f"#{name}-stop[aria-disabled=true]")
     await page.click(f"#{name}-stop", force=True)
     await reads(page, f"#{name} .q-status", "Nothing is being drawn.")
@@ -259,10 +259,6 @@ async def stop_run_and_new_problem(page, name: str) -> None:
     await page.click(f"#{name}-run")
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.wait_for_selector(f"#{name}-stop[aria-disabled=false]")
-    await page.click(f"#{name}-new")
-    await reads(page, f"#{name}-stale", "The next run uses a different problem: ")
-    assert await page.locator(f"#{name}-stale").is_visible()
-    await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
 
 
 async def stop(page, name: str) -> None:
@@ -271,14 +267,14 @@ async def stop(page, name: str) -> None:
     await page.wait_for_selector(f"#{name}-stop[aria-disabled=true]")
 
 
-async def test_stop_new_problem_and_a_file_in_mid_run_say_what_happened_until_it_is_past(
+async def test_stop_and_a_file_in_mid_run_say_what_happened_until_it_is_past(
     visit, toy_app, tmp_path
 ):
     page = await visit(f"{toy_app}?steps=1024&seed=4")
     await reads(page, ".qp-note", "settings are in place")  # it would replace what Stop says
     await page.get_by_role("button", name="Step forward").click()
     assert await page.locator(".qp-note").is_visible()  # it says what Run will do
-    await stop_run_and_new_problem(page, "watch")
+    await stop_and_run(page, "watch")
     await page.wait_for_selector(".qp-note", state="hidden")
     await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
     await open_file(page, tmp_path, toy_trace(6, seed=3))
@@ -290,6 +286,44 @@ async def test_stop_new_problem_and_a_file_in_mid_run_say_what_happened_until_it
     await reads(page, ".qp-note", "This file was not opened.")
     await page.get_by_role("button", name="Step forward").click()
     await page.wait_for_selector(".qp-note", state="hidden")
+
+
+@pytest.mark.parametrize("pressed", ["before the first step", "in mid-run", "after Stop"])
+async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draws(
+    visit, toy_app, pressed
+):
+    page = await visit(f"{toy_app}?steps=1024&seed=4")
+    await reads(page, ".qp-note", "settings are in place")
+    await page.click("#watch-run")
+    if pressed != "before the first step":
+        await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
+    # both in one turn: what Stop and the ended run still say comes later
+    await page.evaluate(
+        "(names) => names.forEach((name) => document.querySelector(`#watch-${name}`).click())",
+        ["stop", "new"] if pressed == "after Stop" else ["new"],
+    )
+    await reads(page, "#watch .q-status", "Next run: ")
+    await shows(page, f"{API}.position.source === 'next'")
+    new = await page.input_value("#watch-prompt textarea")
+    await shows(page, "text => document.querySelector('.qp-prompt').innerText === text", new)
+    assert not await page.locator("#watch-stale").is_visible()
+    assert await page.locator("#watch-stop").get_attribute("aria-disabled") == "true"
+    # the ended run says nothing more
+    for state in ("sampling", "stopped", "finished"):
+        late = json.dumps({"state": state, "text": "It goes on."})
+        await page.evaluate(
+            "(value) => QAlignShell.status(document.querySelector('#watch .q-status'), { value })",
+            late,
+        )
+    assert (await page.inner_text("#watch .q-status")).startswith("Next run: ")
+    await page.evaluate(f"(text) => {API}.stream(text)", toy_trace(6, seed=3))
+    assert await page.evaluate(f"{API}.position.source") == "next"
+    await page.locator(".qp-invite").get_by_role("button", name="Run it live").click()
+    await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
+    assert await page.evaluate(f"{API}.trace.header.prompt") == new
+    assert await page.inner_text(".qp-prompt") == new
+    await page.click("#watch-stop")
+    await reads(page, "#watch .q-status", "Stopped. The steps drawn so far are kept.")
 
 
 async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player_draws_when_seen(
@@ -305,7 +339,11 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player
     )
     assert await page.text_content(".qp-note") == ""
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
-    await stop_run_and_new_problem(page, "compare")
+    await stop_and_run(page, "compare")
+    await page.click("#compare-new")
+    await reads(page, "#compare-stale", "The next run uses a different problem: ")
+    assert await page.locator("#compare-stale").is_visible()
+    await page.wait_for_selector("#compare .q-status[data-state=sampling]")
     await stop(page, "compare")
     await page.click("#tab-watch-button")
     await shows(page, f"{API}.position.t >= 1")

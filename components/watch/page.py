@@ -4,7 +4,6 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -239,6 +238,10 @@ def build_watch_page(
         more = KEEPS if FINDING in line else PLAYS
         return await stop_run(runs, str(request.session_hash), line, more)
 
+    async def on_new(kind: str, request: gr.Request) -> tuple[object, ...]:
+        await runs.stop(str(request.session_hash))
+        return next_problem(sets, kind, status_value(IDLE))
+
     def follow_link(query: dict[str, str]) -> Any:
         link = linked("watch", query, runs, start)
         if link is None:
@@ -299,7 +302,13 @@ def build_watch_page(
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
         button.click(
-            partial(next_problem, sets), [kind, status], [*form.problem, status], **PRIVATE
+            on_new,
+            kind,
+            [*form.problem, status],
+            js="(kind) => QAlignShell.next(kind)",
+            cancels=[running, tuning],
+            queue=False,
+            **PRIVATE,
         ).then(None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)")
     form.watch(demo)
     on_link(demo, "watch", follow_link, [*widgets, status], **PRIVATE)

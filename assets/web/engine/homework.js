@@ -60,6 +60,7 @@ function mount(element, { lesson, title, stops, most, run, files, worker }) {
     }
     who.value = name;
     who.disabled = draw.disabled = true; // the run and the name belong together
+    player.expect(null);
     say("loading", "Loading the models…");
     engine.show({ ...run, seed: seedOf(name) }, {
       stream: (text) => player.stream(text),

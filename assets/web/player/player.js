@@ -438,6 +438,7 @@ export function mount(element, options = {}) {
   function stream(/** @type {string} */ text) {
     const first = headOf(text);
     if (!first || first === left) return; // a file was opened while this run went on
+    if (posed && !isRequested) return; // the run that a new problem has ended
     try {
       if (source === "live" && raw.startsWith(first) && text.length >= raw.length) {
         feed(trace, text);

@@ -41,6 +41,7 @@ import { put } from "../dom.js";
 /** @typedef {import("./actions.js").Tell} Tell */
 
 const ACTIVE = ["loading", "queued", "sampling"];
+const ENDED = ["stopped", "finished", "failed"];
 /** The link names a run of its own, so the recorded run is not what its step belongs to. */
 const linked = namesRun(opened);
 /** The settings of the run that each page shows. @type {Record<string, Record<string, unknown>>} */
@@ -49,8 +50,8 @@ const ran = {};
 const current = {};
 /** @type {typeof ran} */
 const initial = {};
-/** Where Stop was pressed: what that run's events still say comes too late. @type {Set<string>} */
-const ended = new Set();
+/** The states that come too late, where a run was ended. @type {Map<string, string[]>} */
+const ended = new Map();
 /** What Watch shows. @type {"recorded" | "run" | "file"} */
 let source = "recorded";
 let unlinked = ""; // why the file that is shown has no link
@@ -103,7 +104,7 @@ const pressRun = () =>
 /** Whether a run of Watch goes on. */
 function isRunning() {
   const line = /** @type {HTMLElement | null} */ (document.querySelector("#watch .q-status"));
-  return ACTIVE.includes(line?.dataset.state ?? "");
+  return !ended.has("watch") && ACTIVE.includes(line?.dataset.state ?? "");
 }
 
 /**
@@ -155,7 +156,7 @@ function status(element, props) {
     return;
   }
   const page = element.closest("#compare") ? "compare" : "watch";
-  if (ended.has(page) && ACTIVE.includes(message.state)) {
+  if (ended.get(page)?.includes(message.state)) {
     // the server reads the value: it must not hear of an ended run that it goes on
     const value = statusValues.get(element) ?? props.value;
     if (value !== props.value) props.value = value;
@@ -419,16 +420,19 @@ export const QAlignShell = {
   },
   /**
    * The server gets what the status line says: it does not know a run that the browser draws.
-   * @type {<T>(page: Page, statusText: T) => T}
+   * @type {<T>(page: Page, statusText: T, late?: string[]) => T}
    */
-  stop(page, statusText) {
-    ended.add(page);
+  stop(page, statusText, late = ACTIVE) {
+    ended.set(page, late);
     if (page === "watch") {
       stopHere();
       player()?.stop();
     }
     return statusText;
   },
+  /** A new problem takes the place of a run: how that run ended is not shown any more. */
+  next: (/** @type {unknown[]} */ values) =>
+    QAlignShell.stop("watch", values, [...ACTIVE, ...ENDED]),
   /** A search for a beta begins: what it says is shown, though a run was stopped before. */
   tune(/** @type {unknown[]} */ values) {
     ended.delete("watch");
