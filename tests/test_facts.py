@@ -9,7 +9,7 @@ import pytest
 
 from components.common.beta import beta_facts
 from components.watch.diagnostics import FEW, diagnose, rank_histograms
-from qalign_study.measure.diagnostics import ess, mcse, split_rhat
+from qalign_study.measure.diagnostics import agreement, ess, mcse, split_rhat
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
 from qalign_study.sheet.convergence import ROUGH, trust
 from qalign_study.sheet.words import number
@@ -42,6 +42,23 @@ def test_what_follows_is_said_in_words():
         (meaning,) = (f["meaning"] for f in report["facts"] if f["name"] == "Split R-hat")
         assert sentence in meaning
     assert "The number can fall as a run goes on" in report["about"]
+
+
+@pytest.mark.parametrize("length", [40, 256, 4000])  # the limit is higher, and at its lowest
+def test_one_limit_of_r_hat_is_shown_and_the_rule_by_which_it_varies(length):
+    for n, gap in ((1, 0), (2, 0), (2, 3)):
+        sent = [[x + gap * k for x in chain] for k, chain in enumerate(chains(n, length))]
+        report = diagnose({"rewards": sent, "chain": 0, "generated": 1})
+        agree = agreement(sent)
+        limit = f"{agree.limit:.3f}"
+        (fact,) = (each for each in report["facts"] if each["name"] == "Split R-hat")
+        sentences = " ".join([report["about"], fact["meaning"], report["verdict"]["sentence"]])
+        assert set(re.findall(r"1\.\d+", sentences)) <= {limit, str(agree)}
+        assert limit in fact["meaning"]
+        assert "The limit of R-hat depends on the number of states" in report["about"]
+        assert ("the limit for so few states" in fact["meaning"]) == (
+            agree.is_mixed and agree.limit > 1.01
+        )
 
 
 def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():

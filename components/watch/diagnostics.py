@@ -90,8 +90,8 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
         "From the rewards of the states so far. Neighboring states resemble each other, so a "
         "chain of many states is worth fewer independent samples. The number can fall as "
         "a run goes on: if the chain moves to other rewards late, its earlier steps covered only "
-        "some of them. The limit of R-hat is 1.01, and higher where the states are worth few "
-        "independent samples, because chance alone then makes halves or chains differ more."
+        "some of them. The limit of R-hat depends on the number of states: with few states, chance "
+        "alone makes halves or chains differ more, so the limit is higher."
     )
     verdict = asdict(trust(chains, whole=data.get("whole", True) is True))
     return {"verdict": verdict, "about": about, "facts": facts, "charts": charts}

@@ -215,7 +215,7 @@ def describe_mixing(agreement: Agreement) -> str:
     unseen = "; only several chains can show a place that one never found" if one else ""
     bound = f"{agreement.limit:.3f}"
     if agreement.limit > 1.01:
-        bound += ", the bound for so few independent states"
+        bound += ", the limit for so few states"
     return f"{who} agree: R-hat is no more than {bound}{unseen}"
 
 
