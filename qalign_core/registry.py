@@ -27,7 +27,7 @@ from qalign_core.chain.moves.own import LOADED as OWN_MOVES
 from qalign_core.chain.moves.own import OwnMove
 from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
 from qalign_core.decide.answers.graders import Grader, own_grader
-from qalign_core.errors import ModelLoadError
+from qalign_core.errors import ModelLoadError, QAlignError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.gguf_file import is_gguf
 from qalign_core.models.loaded import LoadedModels
@@ -164,6 +164,10 @@ def entries() -> dict[tuple[str, str], Entry]:
     by_id = _read(ASSETS / "registry.toml")
     if own := os.environ.get("QALIGN_REGISTRY"):
         by_id |= _read_own(Path(os.path.expanduser(own)))
+    return _add_aliases(by_id)
+
+
+def _add_aliases(by_id: dict[tuple[str, str], Entry]) -> dict[tuple[str, str], Entry]:
     aliases = {(e.kind, name): e for e in by_id.values() for name in e.aliases or ()}
     return by_id | {key: entry for key, entry in aliases.items() if key not in by_id}
 
@@ -243,6 +247,38 @@ def _is_local(path: Path) -> bool:
 def entries_of(kind: str) -> tuple[Entry, ...]:
     """Return the language models ("lm") or reward models ("rm") of the registry, in its order."""
     return tuple(e for key, e in entries().items() if key == (kind, e.id))
+
+
+def drop_broken_rewards() -> dict[str, str]:
+    """Remove the user's rewards whose Python code cannot be loaded from the entries.
+
+    Returns:
+        by id, one sentence with the reason.
+    """
+    faults: dict[str, str] = {}
+    by_id = entries()
+    for entry in entries_of("rm"):
+        try:
+            if entry.own:
+                _run_code(entry.id)
+        except QAlignError as error:
+            faults[entry.id] = str(error)
+    if faults:
+        broken = {("rm", id) for id in faults}
+        own = {key: e for key, e in by_id.items() if e.own and key == (e.kind, e.id)}
+        kept = {key: entry for key, entry in own.items() if key not in broken}
+        by_id.clear()
+        by_id.update(_add_aliases(_read(ASSETS / "registry.toml") | kept))
+    return faults
+
+
+def _run_code(id: str) -> None:
+    """Load the user's functions and classes that a reward consists of, and no model."""
+    named = reward_named(_definition_of(id) or id)
+    for member in named.members:
+        _run_code(member.text)
+    if named.loader is not None and named.kind == "code":
+        named.loader.load(named.argument, id=id)
 
 
 def current_name(kind: str, id: str) -> str:

@@ -136,11 +136,56 @@ def test_a_bad_file_is_named_in_one_sentence_and_left_out(tone):
 
 
 def test_a_registry_does_not_replace_the_one_that_the_operator_named(tone, monkeypatch):
+    monkeypatch.chdir(tone.parent)
+    Path("other.toml").touch()
     monkeypatch.setenv("QALIGN_REGISTRY", "other.toml")
     (fault,) = load_material([tone]).faults
     assert (
         fault == "registry.toml: QALIGN_REGISTRY=other.toml is used; add this file's entries to it"
     )
+
+
+BROKEN = {
+    "nameless": ("bad.py:warn", "bad.py has no function or class warn"),
+    "fileless": ("none.py:warns", "none.py cannot be run (FileNotFoundError"),
+    "raising": ("raises.py:warns", "raises.py cannot be run (ModuleNotFoundError"),
+    "exiting": ("exits.py:warns", "exits.py cannot be run (SystemExit"),
+    "unmade": ("bad.py:Unmade", "bad.py:Unmade cannot be made (ZeroDivisionError"),
+    "summed": ("0.5*mood + 0.5*nameless", "bad.py has no function or class warn"),
+    "embedded": ("bad.py:scoreless", "bad.py has no function or class scoreless"),
+}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_reward_whose_python_cannot_be_loaded_is_left_out_in_one_sentence(
+    tmp_path, monkeypatch, named
+):
+    (tmp_path / "bad.py").write_text(
+        "def warns(x, y):\n    return 1\nclass Unmade:\n    def __init__(self):\n        1 / 0\n"
+    )
+    (tmp_path / "raises.py").write_text("import no_such_package")
+    (tmp_path / "exits.py").write_text("raise SystemExit(3)")
+    sources = {id: source for id, (source, _) in BROKEN.items()} | {"works": "bad.py:warns"}
+    path = tmp_path / "registry.toml"
+    path.write_text(
+        "\n".join(f'[[rm]]\nid = "{id}"\nsource = "{source}"' for id, source in sources.items())
+    )
+    registry.entries.cache_clear()
+    usual = registry.entries()
+    if named:
+        monkeypatch.setenv("QALIGN_REGISTRY", str(path))
+        registry.entries.cache_clear()
+    faults = load_material([] if named else [tmp_path]).faults
+    assert len(faults) == len(BROKEN)
+    for id, (_, sentence) in BROKEN.items():
+        (fault,) = [each for each in faults if each.startswith(f"registry.toml: reward {id}: ")]
+        assert sentence in fault
+        assert "\n" not in fault
+    own = registry.entries()["rm", "works"]
+    assert registry.entries() == {**usual, ("rm", "works"): own}
+    assert registry.entries_of("rm")[-1] == own
+    assert [each for each in registry.entries() if each in usual] == list(usual)  # in their order
+    assert asyncio.run(load_reward_model("works").score("x", Response((), "y", True))) == 1
 
 
 def test_without_folders_the_material_is_the_projects():

@@ -36,14 +36,14 @@ from components.room.rooms import (
     normalize_code,
 )
 from components.room.routes import room_routes
-from components.room.service import ANY_REWARD, TABS, RoomService
+from components.room.service import ANY_REWARD, TABS, UNLOADED, RoomService
 from components.room.snapshot import save_class
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.methods import importance_weights, majority_vote
-from qalign_core.errors import QAlignError
+from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.protocols import TokenScore
 from qalign_core.registry import entries
 from qalign_core.target import Target
@@ -632,14 +632,25 @@ async def test_only_the_instructors_token_leads(service):
         assert error.value.status == 422
 
 
-async def test_models_that_fail_are_told_in_their_sentence_and_the_room_goes_on(service):
+@pytest.mark.parametrize("kind", [QAlignError, ModelLoadError, NotEnoughMemory, InvalidSetting])
+async def test_the_reason_of_models_that_fail_is_only_in_the_log_and_the_room_goes_on(
+    service, caplog, kind
+):
+    reason = "/home/me/rules.py has no function or class warn; name one as FILE.py:NAME"
+
     def broken(*_: object) -> Any:
-        raise QAlignError("the models are out today; come back tomorrow")
+        raise kind(reason)
 
     service._runs._load, load = broken, service._runs._load
     lead, room, members = await a_class(service, 1)
     await until(lambda: room.trouble)
-    assert room_message(room)["trouble"] == "the models are out today; come back tomorrow"
+    assert room_message(room)["trouble"] == UNLOADED
+    assert reason in caplog.text
+    own = {"words": "yes"}
+    with pytest.raises(HTTPRefusal) as error:
+        await service.score_text(lead["code"], members[0].token, own)
+    assert error.value.detail == UNLOADED
+    assert "rules.py" not in json.dumps([seen_by(room, members[0]), class_message(room, 0.0)])
     service._runs._load = load
     await do(service, lead, "again")
     await do(service, lead, "run")

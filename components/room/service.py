@@ -44,7 +44,8 @@ from components.session.user_text import check_scores_tokens, log_target, read_w
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.concurrent import sample_iid
 from qalign_core.context import BACKGROUND, RUN
-from qalign_core.errors import QAlignError
+from qalign_core.errors import ModelLoadError, QAlignError
+from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import entries, is_foreign
 from qalign_core.run import NO_EXTRACTOR, Run
 from qalign_core.types import Step
@@ -68,6 +69,11 @@ SCREENS = 16
 """The most screens that may show the instructor's view at once."""
 ANY_REWARD = "mood"
 """The reward for any text where this server has no reward model for it."""
+UNLOADED = (
+    "the language model or the reward cannot be loaded; choose others in the room's settings, or "
+    "see the reason in the app's terminal"
+)
+"""What a class reads when its models cannot be loaded."""
 TABS = 4
 """The most screens of one member: one is served, and the others wait."""
 
@@ -275,7 +281,7 @@ class RoomService:
         try:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
             words = read_words(request.get("words"))
-            lm, rm = await self._runs.models(Feed(), run)
+            lm, rm = await self._load_models(run)
             check_scores_tokens(lm)
             text = cast(Any, lm).extend_with_text((), words, ended=True)
             _, scores, reward = await score_text(lm, rm, run.prompt, text)
@@ -503,6 +509,18 @@ class RoomService:
             log.exception("a room failed")
             room.fail("the models had an internal error; start again")
 
+    async def _load_models(self, run: Run) -> tuple[LanguageModel, RewardModel]:
+        """Return a run's two models; members never see the reason of a failure, only the log.
+
+        Raises:
+            ModelLoadError: one of them cannot be loaded.
+        """
+        try:
+            return await self._runs.models(Feed(), run)
+        except QAlignError as error:  # its sentence may have a path of this server's disk
+            log.warning("the models of a room cannot be loaded: %s", error)
+            raise ModelLoadError(UNLOADED) from error
+
     async def _draw_pool(self, room: Room) -> None:
         """Draw samples of the model alone, as background work.
 
@@ -511,7 +529,7 @@ class RoomService:
         RUN.set(f"room {room.code}")
         BACKGROUND.set(True)
         run = room.run
-        lm, rm = await self._runs.models(Feed(), run)
+        lm, rm = await self._load_models(run)
         seed = crc32(run.prompt.encode())
         samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=seed, concurrency=4)
         async with aclosing(samples):  # type: ignore[type-var]
@@ -541,7 +559,7 @@ class RoomService:
 
     async def _chain(self, run: Run, member: Member) -> AsyncIterator[Step]:
         """Return the steps of a member's chain."""
-        lm, rm = await self._runs.models(Feed(), run)
+        lm, rm = await self._load_models(run)
         settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
         return run_chain(lm, rm, run.prompt, chain=member.number, **settings)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace, QAlignError
 from qalign_core.record.store import load_trace
-from qalign_core.registry import entries
+from qalign_core.registry import drop_broken_rewards, entries
 from qalign_study.lessons.facts import RUNS
 from qalign_study.lessons.files import NAME, InvalidLesson, Lesson, load_lessons, name_of
 from qalign_study.lessons.messages import check_lesson
@@ -32,7 +32,7 @@ class Material:
     Attributes:
         lessons: by name, the project's first.
         sets: the operator's problem sets by name.
-        faults: a sentence for each file that was left out.
+        faults: a sentence for each file, or reward of a registry, that was left out.
     """
 
     lessons: Mapping[str, Lesson] = field(default_factory=load_lessons)
@@ -80,6 +80,8 @@ def load_material(folders: Iterable[Path]) -> Material:
         sets[path.stem] = tuple(load_problems(path, code=True))
 
     read_all("registry", _use_registry)
+    registry = Path(os.environ.get("QALIGN_REGISTRY", "")).name
+    faults += [f"{registry}: reward {id}: {why}" for id, why in drop_broken_rewards().items()]
     read_all("run", add_run)
     read_all("lesson", read_lesson)
     read_all("set", read_set)
