@@ -240,7 +240,7 @@ WRONG = {
     "a step too far": ("step = 1", "step = 9999", "'step' is 9999; this run has steps 0 to 256"),
     "a chain that there is not": ("step = 1", "chain = 7", "'chain' is 7; this run has 1"),
     "an unknown phase": ("step = 1", 'step = 1, phase = "love"', "expected one of cut, rewrite"),
-    "an unknown run": ("step = 1", 'run = "nobody"', "there is no recorded run 'nobody'"),
+    "an unknown run": ("step = 1", 'run = "nobody"', "no recorded run 'nobody'; choose from "),
     "something unknown lit": ('lit = "text"', 'lit = "sun"', "stop 1: 'lit' is 'sun'"),
     "an unknown fact": ('fact = "alpha"', 'fact = "luck"', "stop 1, ask: 'luck' is not a fact"),
     "an unknown fact in a text": ("{alpha}.", "{luck}.", "'luck' is not a fact of watch"),
@@ -249,6 +249,18 @@ WRONG = {
         'lit = "text"',
         'lit = "text"\nnotes = "{luck}"',
         "'luck' is not a fact of watch",
+    ),
+    "a brace that is not closed": (
+        'right = "Yes."',
+        'right = "Yes {alpha."',
+        "'{alpha.' has a single",
+    ),
+    "a brace that is not opened": ("{alpha}.", "alpha}.", "stop 1: '}.' has a single brace"),
+    "a fact with spaces": ("{alpha}.", "{ alpha }.", "stop 1: '{ alpha }.' has a single brace"),
+    "an unknown set": (
+        'page = "watch", step = 1',
+        'page = "results", set = "x"',
+        "'x'; choose from",
     ),
     "no fact": ('fact = "alpha"', "", "expected one of fact, moves and largest"),
     "no tolerance": ("within = 10", "", "'within' is missing"),
@@ -289,6 +301,42 @@ def test_every_fault_of_a_file_is_named_with_its_line(tmp_path):
     assert "stop 2: 'title' is 3" in sentences[-1]
 
 
+@pytest.mark.parametrize("wrong", ['run = "no"', 'phase = "no"', "step = 999", 'page = "no"'])
+@pytest.mark.parametrize("at", ["", "at = { step = 2 }", 'at = { page = "watch", step = 240 }'])
+def test_a_wrong_place_is_one_fault_and_not_one_of_each_later_stop(tmp_path, wrong, at):
+    key = wrong.split(" ")[0]
+    start = GOOD.replace("step = 1", wrong if key == "step" else f"step = 1, {wrong}")
+    if key == "page":
+        start = GOOD.replace('page = "watch"', wrong)
+    later = f'[[stop]]\ntitle = "B"\ntext = "b"\nlit = "votes"\n{at}\n'
+    _, sentences = check_lesson(written(tmp_path, start + 3 * later))
+    assert len(sentences) == 1
+    assert "'no'" in sentences[0] or "999" in sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("phase", "fact", "veil", "is_shown"),
+    [
+        ("score", "alpha", False, False),
+        ("chance", "alpha", False, True),
+        ("chance", "alpha", True, False),
+        ("rewrite", "new_reward", False, False),
+        ("score", "new_reward", False, True),
+        ("rewrite", "new_length", False, True),
+        ("coin", "u", False, True),
+    ],
+)
+def test_a_stop_that_shows_its_own_answer_is_named_by_the_check(
+    tmp_path, phase, fact, veil, is_shown
+):
+    text = GOOD.replace("step = 1", f'step = 1, phase = "{phase}"').replace('"alpha"', f'"{fact}"')
+    text += f"veil = {str(veil).lower()}\nthen = {{ step = 1 }}\n"
+    _, sentences = check_lesson(written(tmp_path, text), reveals=True)
+    assert len(sentences) == is_shown
+    if is_shown:
+        assert sentences[0].startswith(f"1-a.toml:14: stop 1, ask: the page shows '{fact}' from")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "sentence"),
     [
@@ -318,7 +366,7 @@ def test_a_file_that_is_no_text_has_a_fault(tmp_path, content):
 
 def test_the_shipped_lessons_have_no_faults():
     for path in FOLDER.glob("*.toml"):
-        assert check_lesson(path, LESSONS)[1] == []
+        assert check_lesson(path, LESSONS, reveals=True)[1] == []
 
 
 def test_a_lesson_goes_on_with_one_that_there_is(tmp_path):

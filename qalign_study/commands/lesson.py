@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qalign_core.errors import InvalidSetting, on_disk
 from qalign_study.lessons.files import load_lessons, name_of
-from qalign_study.lessons.material import add_runs
+from qalign_study.lessons.material import add_runs, lesson_files
 from qalign_study.lessons.messages import check_lesson
 
 NEW = """\
@@ -86,10 +86,12 @@ def _write(path: Path) -> int:
 
 
 def _check(path: Path) -> int:
+    others: list[Path] = []
     if path.parent.is_dir():
         add_runs(path.parent)
-    others = map(name_of, path.parent.glob("*.toml"))
-    lesson, sentences = check_lesson(path, [*load_lessons(), *others])
+        others = lesson_files(path.parent)
+    known = [*load_lessons(), *map(name_of, others)]
+    lesson, sentences = check_lesson(path, known, reveals=True)
     for sentence in sentences:
         print(sentence)
     if lesson is not None:

@@ -91,14 +91,15 @@ class Place:
         """Return why the place cannot be shown, in a few words; "" if it can."""
         if self.page == "watch":
             if self.run not in RUNS:
-                return f"there is no recorded run {self.run!r}"
+                return f"there is no recorded run {self.run!r}; choose from {', '.join(RUNS)}"
             last = run_of(self.run).header.run.steps
             if self.chain not in run_of(self.run).chains:
                 return f"'chain' is {self.chain}; this run has {len(run_of(self.run).chains)}"
             if not 0 <= self.step <= last:
                 return f"'step' is {self.step}; this run has steps 0 to {last}"
         if self.page == "results" and not (FOLDER / f"{self.set}.zip").is_file():
-            return f"there are no results {self.set!r}"
+            names = ", ".join(sorted(path.stem for path in FOLDER.glob("*.zip")))
+            return f"there are no results {self.set!r}; choose from {names}"
         return ""
 
 

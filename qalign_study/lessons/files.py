@@ -172,7 +172,8 @@ def onward_fault(lesson: Lesson, lessons: Collection[str]) -> str:
     """Return why a lesson cannot go on as it says, in a few words; "" if it can."""
     known = [*lessons, *(f"run={name}" for name in RUNS)]
     unknown = [name for name in lesson.onward if name not in known]
-    return f"'onward' has {unknown[0]!r}; choose from {', '.join(known)}" if unknown else ""
+    choices = ", ".join(dict.fromkeys(known))
+    return f"'onward' has {unknown[0]!r}; choose from {choices}" if unknown else ""
 
 
 def read_lesson(path: Path) -> Lesson:
@@ -371,12 +372,14 @@ def end_of(stop: Stop) -> Place:
 def _place(reader: _Reader, last: Place | None) -> Place | None:
     """Return the place of a table; None if it has a fault, or misses what an earlier one has."""
     before = len(reader.source.sentences)
-    if last is None and before and "page" not in reader.data:
-        return None  # the stop before, from which the page is kept, has the fault
-    page = reader.one_of("page", PAGES, str if last is None else last.page)
+    if last is None and "page" not in reader.data:
+        return None  # the page is that of an earlier stop, whose fault is named there
+    page = reader.one_of("page", PAGES, "" if last is None else last.page)
     if len(reader.source.sentences) > before:
         return None
     reader.only("page", *KEYS[page])
+    if last is None and "run" in KEYS[page] and "run" not in reader.data:
+        return None  # so is the run
     place = last if last and last.page == page else Place(page)
     changes: dict[str, Any] = {"tab": ""}
     for name, kind in (("run", str), ("step", int), ("chain", int), ("tab", str), ("set", str)):
@@ -430,6 +433,9 @@ def _ask(reader: _Reader, at: Place | None, part: str) -> tuple[Ask | None, Plac
 def _check_slots(reader: _Reader, key: str, text: str, place: Place | None) -> None:
     for _, name, _ in SLOT.findall(text):
         _check_fact(reader, key, name, place)
+    if brace := re.search(r"[{}].{0,20}", SLOT.sub("", text)):
+        reader.fault(key, f"{brace[0]!r} has a single brace; write a fact as {{alpha}} or "
+                     "{alpha:2}, without spaces")  # fmt: skip
 
 
 def _check_fact(reader: _Reader, key: str, name: str, place: Place | None) -> None:

@@ -99,6 +99,11 @@ def add_runs(folder: Path) -> None:
             add_run(path)
 
 
+def lesson_files(folder: Path) -> list[Path]:
+    """Return the lessons of a folder, in order, without its other TOML files."""
+    return [path for path in sorted(folder.iterdir()) if _kind_of(path) == "lesson"]
+
+
 def add_run(path: Path) -> None:
     """Add a recorded run to `RUNS`.
 

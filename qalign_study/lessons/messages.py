@@ -5,7 +5,7 @@ The core's own number decides whether a prediction is right.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +14,7 @@ from qalign_core.validation import first_line
 from qalign_study.lessons.facts import RUNS, Place, Share, Tied, format_value, run_of, value_of
 from qalign_study.lessons.files import (
     HIGHLIGHTS,
+    PHASES,
     SLOT,
     VEILS,
     Ask,
@@ -160,12 +161,22 @@ def _least(distances: Mapping[str, float]) -> str:
     return Tied(best) if others else best
 
 
-def check_lesson(path: Path, known: Collection[str] = ()) -> tuple[Lesson | None, list[str]]:
+SHOWN_FROM = {
+    "new_length": "rewrite", "new_answer": "rewrite", "new_reward": "score", "better": "score",
+    "reward_factor": "chance", "alpha": "chance", "u": "coin", "taken": "verdict",
+}  # fmt: skip
+"""The phase of a step from which Watch shows a fact of it."""
+
+
+def check_lesson(
+    path: Path, known: Collection[str] = (), *, reveals: bool = False
+) -> tuple[Lesson | None, list[str]]:
     """Read a lesson's file and compute every number in it.
 
     Args:
         path: of the file.
         known: the lessons with which it may go on.
+        reveals: whether a stop that shows its own answer is a fault too.
 
     Returns:
         The lesson, None if it has a fault; and all faults in the order of their lines, a sentence
@@ -190,6 +201,12 @@ def check_lesson(path: Path, known: Collection[str] = ()) -> tuple[Lesson | None
             if fault := _answer_fault(ask, stop):
                 key = "moves" if ask.moves else "fact" if ask.fact else "options"
                 source.add(table, key, fault)
+            elif reveals and _shows_answer(ask, stop):
+                source.add(
+                    table, "fact", f"the page shows {ask.fact!r} from the phase "
+                    f"{SHOWN_FROM[ask.fact]} on, and the stop is at {PHASES[stop.at.phase]}; "
+                    "choose an earlier phase, or veil = true"
+                )  # fmt: skip
     return (None if source.sentences else lesson), source.sentences
 
 
@@ -220,6 +237,14 @@ def _answer_fault(ask: Ask, stop: Stop) -> str:
     except Exception as error:  # a fact that gets no or a wrong argument raises any error
         return f"the answer cannot be computed: {_reason(error)}"
     return ""
+
+
+def _shows_answer(ask: Ask, stop: Stop) -> bool:
+    """True if the step that a question is about is open, with the answer in it."""
+    at, then = replace(stop.at, phase=0, tab=""), replace(ask.then, phase=0, tab="")
+    if at != then or at.page != "watch" or ask.veil or ask.fact not in SHOWN_FROM:
+        return False
+    return stop.at.phase >= PHASES.index(SHOWN_FROM[ask.fact])
 
 
 def _reason(error: Exception) -> str:
