@@ -106,8 +106,8 @@ async def saved(folder, browser):
             await page.fill("#learn-number-2", f"{100 * facts.alpha():.1f}")
         async with page.expect_download() as download:
             await page.click("text=Save my answers")
-        status = await page.inner_text("[role=status].hw-status")
-        assert ("with 1 question unanswered" in status) == (name != "Mia")
+        status = await page.inner_text(".hw-left")
+        assert status.startswith("Saved.") == (name == "Mia")
         files[name] = await (await download.value).path()
         files[name] = json.loads(files[name].read_text("utf-8"))
         assert errors == []
@@ -145,23 +145,59 @@ async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_form
     folder, saved, tmp_path, capsys
 ):
     files = dict(zip(("a", "b", "c"), saved.values(), strict=True))
-    handed_in = hand_in(folder, tmp_path, **files)
+    refused = saved["Mia"] | {"trace": "{}"}
+    handed_in = hand_in(folder, tmp_path, **files, d=refused)
     assert main_in_thread(["grade", str(handed_in)]) == 0
     printed = capsys.readouterr()
-    assert printed.err == ""
+    assert printed.err.startswith("qalign: d.json has no readable run")
+    assert "d.json" not in printed.out
     assert f"a.json\tMia\t2 of 2 right\tdraws: {ALL}" in printed.out
     assert "b.json\tÅsa Öberg\t0 of 1 right\t" in printed.out
     with (handed_in / "grades.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["name"], row["stop"], row["right"], row["draws"]) for row in rows] == [
+    assert [(row["name"], row["stop"], row["right"], row["draws"]) for row in rows[:-1]] == [
         ("Mia", "1", "yes", ALL), ("Mia", "2", "yes", ALL),
         ("Åsa Öberg", "1", TIE, ALL), ("Åsa Öberg", "2", "no answer", ALL),
         ("'=HYPERLINK(\"x\")", "1", "yes", ALL), ("'=HYPERLINK(\"x\")", "2", "no answer", ALL),
     ]  # fmt: skip
+    assert (rows[-1]["name"], rows[-1]["stop"]) == ("Mia", "")
     seeds = [parse_trace(each["trace"]).header.run.seed for each in files.values()]
     assert seeds == [seed_of(each["name"]) for each in files.values()]
     assert len(set(seeds)) == 3
     assert len(json.dumps(files["a"])) < 30_000
+
+
+async def test_a_stop_opens_at_its_phase_with_its_outcome_hidden_and_empty_questions_are_named(
+    folder, tmp_path, browser
+):
+    path = hand_in(folder, tmp_path) / "1-own.toml"
+    RUNS.setdefault("few", folder / "few.jsonl")
+    end = 'at = { phase = "rewrite" }\nlit = "chance"\n\n[stop.ask]\nveil = true\nquestion = "How'
+    start = 'lit = "text"\n\n[stop.ask]\nquestion = "How'
+    path.write_text(LESSON.replace(start, end), encoding="utf-8")
+    (tmp_path / "page.html").write_text(homework_page(read_lesson(path)), encoding="utf-8")
+    page, errors = await browser.new_page(accept_downloads=True), []
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    await page.goto((tmp_path / "page.html").as_uri())
+    assert await page.is_hidden(".qp-invite button")
+    await page.fill("#hw-name", "Mia")
+    await page.click("text=Draw my run")
+    await page.wait_for_selector(".hw-start[data-state=finished]")
+    assert await page.inner_text(".hw-left") == "Without an answer: 1, 2."
+    await page.click("text=Show step 1 >> nth=1")
+    at = await page.evaluate("document.querySelector('.qp').qalign.position")
+    assert (at["t"], at["phase"]) == (1, 1)
+    hidden = "getComputedStyle(document.querySelector('[data-stage=chance] > *')).visibility"
+    assert await page.evaluate(hidden) == "hidden"
+    await page.fill("#learn-number-2", "50")
+    assert await page.evaluate(hidden) == "visible"
+    assert await page.inner_text(".hw-left") == "Without an answer: 1."
+    async with page.expect_download():
+        await page.click("text=Save my answers")
+    assert (await page.inner_text(".hw-left")).startswith("Saved, without an answer to 1.")
+    assert errors == []
+    await page.close()
 
 
 async def test_draws_that_are_not_those_of_the_seed_are_named(folder, saved, tmp_path):
@@ -304,6 +340,9 @@ async def test_a_hostile_file_gets_one_sentence_and_a_row(folder, saved, tmp_pat
     rows, sentences = await grade_folder(hand_in(folder, tmp_path, **hostile, **twice))
     refused = [row for row in rows if str(row["draws"]).startswith("refused")]
     assert [row["file"] for row in refused] == sorted(f"{name}.json" for name in hostile)
+    named = {"numbers", "other", "run", "beta"}
+    assert {row["file"].removesuffix(".json") for row in refused if row["name"]} == named
+    assert {row["name"] for row in refused if row["name"]} == {"Mia"}
     assert len(sentences) == len(hostile) + 2  # three files are Mia's
     for sentence in sentences:
         assert "\n" not in sentence
@@ -335,6 +374,13 @@ async def test_a_lesson_that_cannot_be_homework_is_refused_in_a_sentence(
     assert sentence in str(error.value)
 
 
-async def test_a_folder_without_its_lesson_is_refused_in_a_sentence(tmp_path):
-    with pytest.raises(InvalidLesson, match="has 0 lessons; put that of the homework"):
+async def test_a_folder_without_its_lesson_is_refused_in_a_sentence(tmp_path, capsys):
+    (tmp_path / "registry.toml").touch()
+    (tmp_path / "units.toml").write_text('template = "{q}"', encoding="utf-8")
+    (tmp_path / "a.json").write_text("{}")
+    assert main_in_thread(["grade", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(
+        InvalidLesson, match=r"has no lesson files \(NUMBER-NAME.toml\); put the one"
+    ):
         await grade_folder(tmp_path)

@@ -91,9 +91,9 @@ async def _grade_homework(folder: Path, csv: Path) -> None:
     for sentence in sentences:
         print(f"qalign: {sentence}", file=sys.stderr)
     columns = ("file", "name", "stop", "question", "answer", "right", "value", "draws")
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=columns).astype({"stop": "Int64"})
     write_whole(csv, csv_of(frame).encode(errors="replace"))
-    for (file, name), part in frame.dropna(subset="name").groupby(["file", "name"], sort=False):
+    for (file, name), part in frame.dropna(subset="stop").groupby(["file", "name"], sort=False):
         right = (part["right"] == "yes").sum()
         graded = (part["right"] != UNDECIDED).sum()
         draws = part["draws"].iloc[0]

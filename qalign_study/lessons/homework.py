@@ -27,7 +27,7 @@ from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, as_data, head
 from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.lessons.facts import LEARNERS, Tied, run_of
 from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, read_lesson
-from qalign_study.lessons.material import REGISTRY, add_runs
+from qalign_study.lessons.material import add_runs, lesson_files
 from qalign_study.lessons.messages import find_outcome, lesson_message, number_of
 
 MAX_NAME = 40
@@ -50,7 +50,15 @@ QAlignHomework.mount(document.querySelector("main"), { ...data("homework"), run:
 
 
 class InvalidHomework(QAlignError, ValueError):
-    """A learner's file is not one that the page saved; one sentence."""
+    """A learner's file is not one that the page saved; one sentence.
+
+    Attributes:
+        name: the learner's name; "" if the file has no readable one.
+    """
+
+    def __init__(self, sentence: str, name: str = "") -> None:
+        super().__init__(sentence)
+        self.name = name
 
 
 def seed_of(name: str) -> int:
@@ -99,9 +107,8 @@ def homework_page(lesson: Lesson) -> str:
     """
     header = header_of(lesson)
     stops = [
-        {name: stop.get(name) for name in ("title", "text", "ask")}
-        | {"step": each.ask.then.step if each.ask else each.at.step}
-        for stop, each in zip(lesson_message(lesson)["stops"], lesson.stops, strict=True)
+        {name: stop.get(name) for name in ("title", "text", "at", "ask")}
+        for stop in lesson_message(lesson)["stops"]
     ]
     homework = {"lesson": lesson.name, "title": lesson.title, "stops": stops, "most": MAX_NAME}
     parts = [WEB / name / name for name in ("player", "inside")] + [WEB / "engine" / "homework"]
@@ -144,10 +151,11 @@ def read_homework(path: Path, lesson: Lesson) -> HandedIn:
                 )
             if of != lesson.name:
                 raise InvalidHomework(
-                    f"{path.name} is about {short_repr(of)}, and this homework is {lesson.name!r}"
+                    f"{path.name} is about {short_repr(of)}, and this homework is {lesson.name!r}",
+                    name,
                 )
             if not all(isinstance(each, str) and len(each) <= 100 for each in answers.values()):
-                raise InvalidHomework(f"{path.name} has an answer that is no short text")
+                raise InvalidHomework(f"{path.name} has an answer that is no short text", name)
         case _:
             raise InvalidHomework(
                 f"{path.name} was not saved by a homework page: it needs the fields lesson, "
@@ -158,11 +166,14 @@ def read_homework(path: Path, lesson: Lesson) -> HandedIn:
         expected = from_json(engine_header(header_of(lesson)))
         own = from_json(engine_header(trace.header))
     except (QAlignError, ValueError) as error:
-        raise InvalidHomework(f"{path.name} has no readable run: {first_line(error)}") from error
+        raise InvalidHomework(
+            f"{path.name} has no readable run: {first_line(error)}", name
+        ) from error
     if other := [name for name, value in expected.items() if name != "seed" and own[name] != value]:
         raise InvalidHomework(
             f"{path.name} has a run with another {other[0]}: {short_repr(own[other[0]])} "
-            f"instead of {short_repr(expected[other[0]])}"
+            f"instead of {short_repr(expected[other[0]])}",
+            name,
         )
     return HandedIn(name, answers, trace)
 
@@ -272,11 +283,11 @@ async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         InvalidLesson: the folder has no lesson, or several, or one that cannot be homework.
         QAlignError: the models cannot be loaded, or fail.
     """
-    lessons = [path for path in sorted(folder.glob("*.toml")) if path.name != REGISTRY]
+    lessons = lesson_files(folder)
     if len(lessons) != 1:
         raise InvalidLesson(
-            f"{folder} has {len(lessons)} lessons; put that of the homework, and no other, beside "
-            "the learners' files"
+            f"{folder} has {len(lessons) or 'no'} lesson files (NUMBER-NAME.toml); put the one of "
+            "the homework, and no other, beside the learners' files"
         )
     add_runs(folder)
     lesson = read_lesson(lessons[0])
@@ -290,7 +301,7 @@ async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
             handed_in = read_homework(path, lesson)
         except InvalidHomework as error:
             sentences.append(str(error))
-            rows.append({"file": path.name, "draws": f"refused: {error}", "stop": ""})
+            rows.append({"file": path.name, "name": error.name, "draws": f"refused: {error}"})
             continue
         who = {"file": path.name, "name": handed_in.name}
         other = files.setdefault(handed_in.name.casefold(), path.name)

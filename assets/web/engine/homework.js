@@ -3,6 +3,7 @@
 import { builder, put } from "../dom.js";
 import { saveFile } from "../files.js";
 import { fields } from "../learn/ask.js";
+import { light } from "../learn/place.js";
 import { QAlign } from "../player/player.js";
 import { BrowserEngine } from "./browser.js";
 import { blake2b } from "./randomness.js";
@@ -13,7 +14,7 @@ import { blake2b } from "./randomness.js";
  * @typedef {object} Payload
  * @property {string} lesson its name
  * @property {string} title
- * @property {{ title: string, text: string, step: number,
+ * @property {{ title: string, text: string, at: import("../learn/place.js").Place,
  *   ask: import("../learn/ask.js").Question | null }[]} stops
  * @property {number} most characters of a name
  * @property {Run} run the settings of everybody's run
@@ -22,6 +23,7 @@ import { blake2b } from "./randomness.js";
  */
 
 const { h, button } = builder("hw-");
+const LAST = 5; // the phase in which a step is over
 
 /** The seed of a learner's run. @param {string} name */
 const seedOf = (name) => Number(blake2b(`name/${name}`) % (2n ** 31n));
@@ -45,6 +47,7 @@ function mount(element, { lesson, title, stops, most, run, files, worker }) {
   const stage = h("div");
   const forms = stops.map(({ ask }, k) => ask && fields(ask, `-${k + 1}`));
   const save = button("go", { onclick: hand, disabled: true }, "Save my answers");
+  const left = h("p.left", { role: "status" });
   const say = (/** @type {string} */ state, /** @type {string} */ text) => {
     start.dataset.state = state;
     put(status, text);
@@ -72,23 +75,45 @@ function mount(element, { lesson, title, stops, most, run, files, worker }) {
     });
   } }, h("label", { for: who.id }, "Your name, as agreed with your instructor"), who, draw, status);
 
+  /** The numbers of the questions without an answer. */
+  const empty = () => forms.flatMap((form, k) => (form && !form.read() ? [k + 1] : []));
+  const count = () => {
+    const open = empty();
+    put(left, open.length ? `Without an answer: ${open.join(", ")}.` : "");
+  };
+
   function hand() {
     const answers = Object.fromEntries(forms.flatMap((form, k) =>
       (form?.read() ? [[String(k + 1), form.read()]] : [])));
-    const open = forms.filter(Boolean).length - Object.keys(answers).length;
     const file = { lesson, name, answers, trace: player.text };
     const safe = name.replace(/[^\p{L}\p{N}]+/gu, "-");
     saveFile(`${lesson}-${safe}.json`, "application/json", JSON.stringify(file));
-    put(status, `Saved${open ? `, with ${open} ${open > 1 ? "questions" : "question"} unanswered`
-      : ""}. Hand in the file; you can change an answer and save again.`);
+    const open = empty();
+    put(left, `Saved${open.length ? `, without an answer to ${open.join(", ")}` : ""}. Hand in the `
+      + "file; you can change an answer and save again.");
   }
 
+  /** Open a stop's step as a lesson does; its outcome is hidden until there is an answer. */
+  const visit = (/** @type {number} */ k) => {
+    const { at, ask } = stops[k];
+    player.seek(at.step, at.chain);
+    if (at.phase < LAST) player.goPhase(at.phase);
+    player.openTab(at.tab);
+    light("", forms[k]?.read() ? "" : ask?.veil);
+  };
+
   element.replaceChildren(h("h1", title), start, stage,
-    ...stops.map(({ title: heading, text, step, ask }, k) => h("section",
+    ...stops.map(({ title: heading, text, at, ask }, k) => h("section",
       h("h2", `${k + 1}. ${heading}`), h("p", text),
-      ask && h("form", { onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-        button("", { onclick: () => player.seek(step) }, `Show step ${step}`), forms[k]?.node))),
-    save);
+      ask && h("form", {
+        onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
+        oninput() {
+          count();
+          light("");
+        },
+      }, button("", { onclick: () => visit(k) }, `Show step ${at.step}`), forms[k]?.node))),
+    left, save);
+  count();
   const player = QAlign.mount(stage);
   player.await(run.prompt);
 }
