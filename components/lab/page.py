@@ -157,7 +157,7 @@ class _Page:
 
 
 def _placed(section: Section) -> _Placed:
-    """A section's widgets in the current context; the first section is open, and drawn at once."""
+    """A section's widgets in the current context; the first section is open."""
     is_first = section is SECTIONS[0]
     place = f"lab-section-{section.anchor}"
     with gr.Column(visible=is_first, elem_id=place, elem_classes="lab-section") as column:

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from gradio.components import Component
 
+from components.common.rpc import server_functions
 from components.common.saving import save_line
 from components.common.theme import plotly_module
 from components.lab.style import HEIGHT, Figure, Words
@@ -81,7 +82,15 @@ class Section:
     prepare: Callable[[], object] = lambda: None
 
     def view(self, first: str = "") -> gr.HTML:
-        """The component that shows it: figures, then words; `first` is its value at first."""
+        """Return the component that shows the section: figures, then words.
+
+        Args:
+            first: the value until a setting changes. The page fetches it when the Lab is opened.
+        """
+
+        def initial(_: object) -> str:
+            return first
+
         places = "".join(
             FIGURE.format(
                 name=name,
@@ -92,10 +101,11 @@ class Section:
             for name, title in self.figures.items()
         )
         return gr.HTML(
-            first,
+            "",
             html_template=f'<div class="lab-figures">{places}</div>'
             f'<div class="lab-words" id="lab-{self.anchor}-told"></div>',
-            js_on_load="window.QAlignLab.mount(element, props, watch);",
+            js_on_load="window.QAlignLab.mount(element, props, watch, server);",
+            server_functions=server_functions(initial) if first else None,
             plotly=plotly_module(),
             padding=False,
             elem_classes="lab-panel",

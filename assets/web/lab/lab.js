@@ -11,6 +11,8 @@ const { h } = builder("lab-");
 // plotly.js would name clip paths and patterns by the page's address, which changes with the
 // settings: then they are not found. A plot that is to be exported names them by their ids alone.
 const CONFIG = { displayModeBar: false, _exportedPlot: true };
+const UNANSWERED =
+  '{"words": ["The server did not answer: load the page again."], "figures": []}';
 /** @type {Promise<unknown> | null} */
 let plotly = null;
 /** plotly.js, once it is there; its module sets the name. */
@@ -77,24 +79,31 @@ function figure(section) {
  * @param {HTMLElement} element Gradio's, with places for the words and for each figure
  * @param {{ value: string, plotly: string }} props
  * @param {(name: string, onChange: () => void) => void} watch
+ * @param {{ initial?: (none: null) => Promise<string> }} server which has what the section shows
+ *   until a setting changes, if it is the one that the page opens with
  */
-function mount(element, props, watch) {
+function mount(element, props, watch, server) {
   // without Gradio's module of it, plotly.js is in the page's head
   plotly ??= props.plotly
     ? import(new URL(props.plotly, document.baseURI).href)
     : Promise.resolve();
   const wordsPlace = /** @type {Element} */ (element.querySelector(".lab-words"));
   const figures = [...element.querySelectorAll(".lab-figure")].map(figure);
-  function show() {
-    if (!props.value) return;
+  function show(/** @type {string} */ value) {
+    if (!value) return;
     /** @type {View} */
-    const view = JSON.parse(props.value);
+    const view = JSON.parse(value);
     wordsPlace.replaceChildren(...view.words.map(nodeOf));
     view.figures.forEach(({ table }, k) => figures[k].tell(table));
     view.figures.forEach(({ drawing }, k) => figures[k].draw(drawing));
   }
-  watch("value", show);
-  show();
+  watch("value", () => show(props.value));
+  show(props.value);
+  if (!props.value) {
+    server.initial?.(null).catch(() => UNANSWERED).then((initial) => {
+      if (!props.value) show(initial); // no setting has changed meanwhile
+    });
+  }
 }
 
 const ANCHOR = "#lab-section-";
