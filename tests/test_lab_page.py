@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -327,6 +328,33 @@ def chain_facts(world: World, beta: float) -> list[str]:
     chain = world.chain(beta)
     kl = kl_divergence(chain.target, chain.base)
     return [style.percent(acceptance_rate(chain)), f"{kl:.3f} nats"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_first_section_is_fetched_with_the_lab_and_replaces_no_newer_drawing(
+    visit, toy_app
+) -> None:
+    page = await visit(toy_app)
+    release = asyncio.Event()
+
+    def is_initial(request: Any) -> bool:
+        return '"initial"' in (request.post_data or "")
+
+    async def hold(route: Any) -> None:
+        if is_initial(route.request):
+            await release.wait()
+        await route.continue_()
+
+    await page.route("**/component_server/**", hold)
+    async with page.expect_request(is_initial):
+        await page.click("#tab-lab-button")
+    await slide(page, "lab-beta", 0.5)
+    words = signed(at_beta(WORLD, 0.5).mean_reward)
+    await text_in(page, "lab-beta-told", words)
+    async with page.expect_event("requestfinished", is_initial):
+        release.set()
+    await page.evaluate("fetch(location).then((reply) => reply.text())")
+    assert words in await page.inner_text("#lab-beta-told")
 
 
 @pytest.mark.asyncio(loop_scope="session")
