@@ -279,10 +279,17 @@ async def test_a_class_with_another_model_is_drawn_on_the_server_at_a_pace_that_
     await lead.click("text=Open the room")
     await lead.wait_for_selector("text=was not made for a text like this")
     assert await find_violations(lead) == []
-    await lead.click("text=/^Use SmolLM2 135M/")
+    await lead.click("text=/^Use SmolLM2 135M Instruct, with the reward “Mood/")
     assert await lead.input_value("#room-lm") == "smollm2-135m"
     assert await lead.input_value("#room-rm") == "mood"
     assert await lead.input_value("#room-beta") == "0.3"
+    await lead.select_option("#room-lm", "embedded")
+    await lead.select_option("#room-rm", "plain")
+    await lead.fill("#room-beta", "0.4")
+    await lead.click("text=Open the room")
+    await lead.click("text=/^Use SmolLM2 135M Instruct$/")  # the reward that was chosen stays
+    assert await lead.input_value("#room-rm") == "plain"
+    assert await lead.input_value("#room-beta") == "0.4"
     await lead.wait_for_selector("text=/With 30 members, a step of the class takes up to \\d+ s/")
     await lead.click("text=Open the room")
     await lead.wait_for_selector(".room-qr")

@@ -1116,6 +1116,14 @@ async def test_a_problem_that_a_model_was_not_made_for_gets_a_warning_and_anothe
     reply = await service.check_prompt(essay)
     assert "was not made for a text like this" in reply["warning"]
     assert (reply["lm"], reply["rm"]) == ("smollm2-135m", ANY_REWARD)
+    mood = "Mood: kind words over unkind ones"
+    assert reply["title"] == f"SmolLM2 135M Instruct, with the reward “{mood}”"
+    for kept in ("plain", "length:12", "0.5*plain + 0.5*length:9", "judge:smollm2-135m"):
+        reply = await service.check_prompt(essay | {"rm": kept})
+        assert (reply["rm"], reply["title"]) == (kept, "SmolLM2 135M Instruct")
+    for replaced in ("embedded", "0.5*plain + 0.5*embedded", "judge:embedded"):
+        reply = await service.check_prompt(essay | {"rm": replaced})
+        assert reply["rm"] == ANY_REWARD
     for fitting in (essay | {"lm": "smollm2-135m"}, {"prompt": "Tom has 5 eggs. How many?"}):
         assert await service.check_prompt(fitting) == {}
     with pytest.raises(HTTPRefusal, match="does not offer"):

@@ -195,8 +195,8 @@ class RoomService:
         """Check whether the chosen model was made for a text like the problem.
 
         Returns:
-            {} if it was; else {"warning": a sentence, "lm", "rm", "title": of models that were
-            made for any text, or None}.
+            {} if it was; else {"warning": a sentence, "lm", "rm": models that were made for any
+            text, where the chosen reward was not, or None, "title": of those that change}.
 
         Raises:
             HTTPRefusal: a setting is invalid, or a model is not offered.
@@ -207,13 +207,16 @@ class RoomService:
         lm, rm = (offer.for_any_text(kind) for kind in ("lm", "rm"))
         if rm is None or not entries()["rm", rm].is_present:
             rm = ANY_REWARD
+        reward = f", with the reward “{entries()['rm', rm].title.partition(';')[0]}”"
+        if offer.suits_any_text(run.rm):
+            rm, reward = run.rm, ""
         title = offer.models["lm"].get(run.lm, run.lm)
         return {
             "warning": f"“{title}” was not made for a text like this, and will probably write "
             "about something else.",
             "lm": lm,
             "rm": rm,
-            "title": entries()["lm", lm].title if lm else None,
+            "title": entries()["lm", lm].title + reward if lm else None,
         }
 
     def join(self, code: object, token: object) -> dict[str, Any]:

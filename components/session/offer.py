@@ -10,6 +10,7 @@ from components.common.switches import read_switch
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import Entry, current_name, entries, entries_of, is_address
 from qalign_core.rewards.names import reward_named
+from qalign_core.run import Run
 
 SMALL = 700.0
 """Millions of parameters that a free machine of two cores still runs."""
@@ -55,6 +56,11 @@ class Offer:
         """The first language model ("lm") or reward model ("rm") that was made for any text."""
         candidates = (entries()[kind, id] for id in self.models[kind])
         return next((e.id for e in candidates if not e.finest and (e.parameters or e.own)), None)
+
+    def suits_any_text(self, rm: str) -> bool:
+        """True if no model that a reward consists of was made for some texts only."""
+        known = [entries().get(part) for part in _parts(Run.lm, rm)][1:]
+        return not any(entry and entry.finest for entry in known)
 
     def check(self, lm: str, rm: str) -> None:
         """Refuse what is not offered; a reward may be a weighted sum, or "judge:LM".

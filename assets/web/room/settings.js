@@ -101,8 +101,11 @@ export function settings({ problems, left_out: leftOut, text, models }, label, d
     const use = button("ctl", {
       onclick: () => {
         lm.value = reply.lm ?? lm.value;
-        rm.value = reply.rm;
-        rm.dispatchEvent(new Event("change"));
+        if (rm.value !== reply.rm) {
+          rm.value = reply.rm;
+          rm.dispatchEvent(new Event("change"));
+        }
+        describe();
         show(warning, false);
       },
     }, `Use ${reply.title}`);
