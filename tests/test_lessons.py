@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
+import textwrap
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
 from qalign_study.export.dictionary import ideas
-from qalign_study.lessons import curves
+from qalign_study.lessons import curves, files
 from qalign_study.lessons.facts import (
     FACTS,
     RUNS,
@@ -32,6 +34,7 @@ from qalign_study.lessons.facts import (
 from qalign_study.lessons.files import (
     FOLDER,
     HIGHLIGHTS,
+    PHASES,
     InvalidLesson,
     load_lessons,
     read_lesson,
@@ -499,3 +502,27 @@ def test_a_lesson_opens_without_computing_the_curves_of_its_results(monkeypatch)
         lesson_message(load_lessons()[name])
         for stop in load_lessons()[name].stops:
             build_exhibit(stop, answered=True)
+
+
+def test_the_documents_list_the_entries_the_facts_and_the_phases_of_a_lesson():
+    text = TEACHING.read_text(encoding="utf-8")
+    entries = (files.__doc__ or "").split("\n\n", 1)[1].split("\n\nA prediction")[0]
+    assert f"```text\n{textwrap.dedent(entries)}\n```" in text
+    assert f"The phases of a step are {names(PHASES)}." in text
+    for page, parts in HIGHLIGHTS.items():
+        assert f"\n- {page}: {names(parts)}\n" in text
+    for page in FACTS:
+        if page != "watch":
+            assert f"\n- {page}: {names(facts_of(page))}\n" in text
+    for name in facts_of("watch"):
+        fact = getattr(FACTS["watch"], name)
+        _, *values = inspect.signature(fact).parameters.values()
+        slot = name
+        for value in values:
+            wanted = f":{value.name.upper()}"
+            slot += wanted if value.default is value.empty else f"[{wanted}]"
+        assert f"| `{slot}` | {inspect.getdoc(fact)} |" in text
+
+
+def names(words):
+    return ", ".join(f"`{word}`" for word in words)

@@ -12,18 +12,18 @@
 
     [[stop]]
     title = "The chance"
-    text = "Two numbers decide: {reward_factor} and {length_ratio}."
+    text = "The new text has the reward {new_reward}."
     at = { page = "watch", run = "watch", step = 1, phase = "score" }
     lit = "chance"
     notes = "Ask for hands first."      what only the presenter sees (optional)
 
     [stop.ask]
     question = "How likely is it to be taken?"
-    fact = "alpha"                      what the core says when the prediction is checked
-    within = 10                         a number: right if it is as close as that
+    fact = "alpha"                      the number or word that decides
+    within = 10                         a number is right if it is that close
     right = "Yes: {alpha}."
     wrong = "No: it is {alpha}."
-    veil = true                         what would tell it is hidden until it is made (optional)
+    veil = true                         hide what shows the answer until then (optional)
     then = { phase = "verdict" }        where the page goes then (optional)
 
 A prediction with `options` is a choice, one with `spot = true` is a place among the rewards of the
