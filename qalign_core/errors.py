@@ -37,6 +37,10 @@ class NotEnoughMemory(ModelLoadError):
     """A model is larger than the free memory; unloading another model may help."""
 
 
+class HubUnreachable(ModelLoadError):
+    """The hub does not answer, and the model is not on this machine."""
+
+
 class EngineError(QAlignError):
     """A model failed while it ran (out of memory, non-finite logits, server gone)."""
 

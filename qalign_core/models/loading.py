@@ -19,7 +19,7 @@ import torch
 from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
 from safetensors import SafetensorError, safe_open
 
-from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
+from qalign_core.errors import HubUnreachable, ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.chat import Text
 from qalign_core.models.gguf_file import GGUFFile, is_gguf, locate
 from qalign_core.models.local.int8 import quantize
@@ -411,7 +411,8 @@ def _fetch(
         sentence = next(
             sentence for kind, sentence in _UNFETCHED.items() if isinstance(error, kind)
         )
-        raise ModelLoadError(
+        kind = HubUnreachable if isinstance(error, hub.LocalEntryNotFoundError) else ModelLoadError
+        raise kind(
             sentence.format(name=name, revision=revision, kind=type(error).__name__)
         ) from error
     return local, local.name

@@ -12,7 +12,7 @@ from pathlib import Path
 from qalign_core.context import PROGRESS
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.gguf_file import is_gguf
-from qalign_core.registry import entries, is_address
+from qalign_core.registry import entries, is_address, suggest_package
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,8 @@ async def command(options: argparse.Namespace) -> None:
         source = entry.location if entry is not None else name
         if is_address(source):
             raise ModelLoadError(f"{name} is a server, which has nothing to download")
-        folder = Path(source) if is_gguf(Path(source)) else model_folder(source)
+        with suggest_package(entry):
+            folder = Path(source) if is_gguf(Path(source)) else model_folder(source)
         paths = folder.iterdir() if folder.is_dir() else [folder]
         size = sum(path.stat().st_size for path in paths if path.is_file())
         licence = f", license {entry.licence}" if entry is not None and entry.licence else ""
