@@ -276,7 +276,22 @@ async def test_play_moves_t_until_pause_and_quick_moves_end_on_the_last_one(lab)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_figure_has_a_toolbar_over_its_legend(lab) -> None:
     await lab.wait_for_selector("#lab-distance .main-svg", state="attached")
-    assert await lab.locator(".js-plotly-plot .modebar-btn").count() == 0
+    assert await lab.locator(".modebar-btn >> visible=true").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("tab", "figures"),
+    [
+        ("compare", ["#compare-curves .main-svg", "#compare-histograms .main-svg"]),
+        ("results", ["#results-beta svg.chart"]),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_no_figure_of_other_pages_has_a_toolbar_either(visit, toy_app, tab, figures) -> None:
+    page = await visit(f"{toy_app}?tab={tab}", width=390)
+    for figure in figures:
+        await page.wait_for_selector(f"{figure} >> nth=0")
+    assert await page.locator(".modebar-btn >> visible=true").count() == 0
 
 
 FITS = """(plot) => {

@@ -10,7 +10,7 @@ const { h } = builder("lab-");
 
 // plotly.js would name clip paths and patterns by the page's address, which changes with the
 // settings: then they are not found. A plot that is to be exported names them by their ids alone.
-const CONFIG = { displayModeBar: false, _exportedPlot: true };
+const CONFIG = { _exportedPlot: true };
 const UNANSWERED =
   '{"words": ["The server did not answer: load the page again."], "figures": []}';
 /** @type {Promise<unknown> | null} */
