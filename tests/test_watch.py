@@ -388,6 +388,27 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     await page.wait_for_function("document.activeElement.id === 'watch-settings'")
 
 
+async def test_stop_in_a_search_for_beta_keeps_the_last_estimate_and_it_can_be_pressed_again(
+    visit, toy_app
+):
+    page = await visit(f"{toy_app}?beta=50&seed=3")
+    await page.wait_for_function(
+        "document.querySelector('.qp-note').innerText.includes('settings are in place')"
+    )
+    slider = "Number(document.querySelector('.q-beta [type=number]').value)"
+    await page.wait_for_function(f"{slider} === 50")
+    await page.click("#watch-settings")
+    await page.click("#watch-tune")
+    await page.wait_for_function(f"{slider} !== 50")  # the first round's estimate
+    await page.evaluate("document.querySelector('#watch-stop').click()")
+    await page.wait_for_selector("#watch .q-status[data-state=stopped]")
+    assert "β is the estimate of the last round" in await page.inner_text("#watch .q-status")
+    assert await page.evaluate(slider) != 50
+    assert await page.get_attribute("#watch-stop", "aria-disabled") == "true"
+    await page.click("#watch-tune")
+    await page.wait_for_selector("#watch .q-status[data-state=finished]")
+
+
 async def choose_other(page, menu):
     """Choose another entry of a menu of the line: two presses."""
     before = await page.input_value(f"#watch-{menu} input")
