@@ -121,9 +121,9 @@ def build_app(
                 build_lab_page(demo, panel)
             with _page("Results") as tab:
                 build_results_page(_first_look(tab), panel, opened=folders)
-            with _page("Learn"):
+            with _page("Learn") as tab:
                 build_learn_page()
-                build_guide()
+                build_guide(_first_look(tab))
         build_api(runs)
         demo.load(None, js=f"() => QAlignShell.open('{first}')")
     return queued(demo, max_size=1024, api_open=False)

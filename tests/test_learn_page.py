@@ -325,3 +325,12 @@ async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_ch
     await predict(other, lesson.stops[four], False)
     await other.wait_for_function(WITHIN, arg=[".learn-status", ".learn-panel"])
     assert await other.evaluate(f"{API}.position.chain") == 1
+
+
+async def test_the_guide_for_instructors_comes_with_its_page_and_its_links_work(visit, toy_app):
+    page = await visit(toy_app)
+    assert "This guide for instructors" not in await (await page.request.get(toy_app)).text()
+    await page.click("#tab-learn-button")
+    await page.click("[aria-controls=learn-guide]")
+    await page.locator("#learn-guide").get_by_text("This guide for instructors").wait_for()
+    assert await page.locator("#learn-guide a[href^='?lesson=']").count() > 10

@@ -9,6 +9,7 @@ from pathlib import Path
 import gradio as gr
 
 from components.common.folding import fold
+from components.common.options import PRIVATE
 from qalign_study.lessons.files import Ask, Lesson, Stop, load_lessons
 from qalign_study.lessons.messages import check_prediction, fill_facts
 
@@ -42,10 +43,16 @@ def on_the_page(guide: str) -> str:
     return re.sub(r"`(\?[\w=&-]+)`", r"[\1](\1)", plain)
 
 
-def build_guide() -> None:
-    """The guide, folded away under the list of lessons."""
+def build_guide(looked_at: gr.State) -> None:
+    """Build the guide, folded away under the list of lessons.
+
+    Args:
+        looked_at: changes when a visitor first looks at the page; then the guide is fetched.
+    """
+    guide = on_the_page(GUIDE.read_text(encoding="utf-8"))
     with fold("For instructors: a workshop of 45 or 90 minutes", "learn-guide"):
-        gr.Markdown(on_the_page(GUIDE.read_text(encoding="utf-8")), padding=False)
+        text = gr.Markdown(padding=False)
+    looked_at.change(lambda: guide, None, text, **PRIVATE)
 
 
 if __name__ == "__main__":
