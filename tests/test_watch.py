@@ -508,8 +508,8 @@ async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(vi
             max(s.reward for s in pool if (read(s.response.text) == "25") is right)
             for right in (True, False)
         ]
-        figures = "right {:.2f}, wrong {:.2f}".format(*best).replace("-", "−")
-        assert figures in await page.inner_text(".qp-votes")
+        lead = f"here {'right' if best[0] > best[1] else 'wrong'} by {abs(best[0] - best[1]):.2f}"
+        assert lead in await page.inner_text(".qp-votes")
         marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
         answers = await page.locator(".qp-rivals b").all_inner_texts()
         assert answers == marks

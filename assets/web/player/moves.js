@@ -25,7 +25,7 @@ const MOVES = { // a trace may name anything, what every object inherits include
     factor: `${oldLength}/${ids.length}`,
     meaning: "old over new length",
     reason: `→ to get here, one of ${oldLength} cuts was drawn; ← to get back, one of `
-      + `${ids.length} must be; without this ratio, long texts would get too many votes`,
+      + `${ids.length} must be; else long texts get too many votes`,
     why: "it is longer",
   }),
   entropy: () => ({
