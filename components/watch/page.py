@@ -225,6 +225,8 @@ def build_watch_page(
             lines = now.text.splitlines()
             beta, *more = from_json(lines[-1]) if lines else [gr.skip()]
             line = now.status
+            if line.state == "stopped":  # as the reply to Stop, which may come first or last
+                line = replace(line, text=line.text + KEEPS)
             if more:
                 rate, low, high = more
                 band = f"{number(low, 2)} to {number(high, 2)}"
