@@ -182,6 +182,12 @@ function write({ pen, colour, view, unit, width, here, letters }, one, boxes) {
     if (!text || boxes.some((other) => Math.abs(other.y - line) < letters && other.x < box.to
       && box.x < other.to)) return;
     boxes.push(box);
+    if (ink !== colour.card) { // a rim, so that no line behind the words crosses them
+      pen.save();
+      Object.assign(pen, { strokeStyle: colour.card, lineWidth: 4, lineJoin: "round" });
+      pen.strokeText(text, x, line);
+      pen.restore();
+    }
     pen.fillStyle = ink;
     pen.fillText(text, x, line);
   };

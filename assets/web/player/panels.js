@@ -35,6 +35,7 @@ import {
 /** @typedef {import("./axes.js").Key} Key */
 
 const BEFORE = 34; // pixels for samples of the model alone, before the first step
+const PORTABLE = new Set(["embedded", "none"]); // rewards whose verdicts are the same everywhere
 const SCORED = 2; // the phase that gives the proposal its reward
 
 /** @type {(x: string | number, y: string | number, r: number) => string} */
@@ -281,8 +282,11 @@ export function summary(ask, redraw) {
     draw(view) {
       const { trace, chain, t, seen, data, finished } = latest = view;
       if (isElsewhere(at = `${view.run}/${t}`)) {
-        put(address, `Seed ${trace.header.seed ?? 0}, chain ${chain.id + 1}, step ${t} draw `
-          + "the same text and verdict on every computer; speed differs, and last digits may.");
+        const { seed = 0, lm, rm } = trace.header;
+        put(address, `Seed ${seed}, chain ${chain.id + 1}, step ${t} draw the same text and `
+          + (lm === "embedded" && PORTABLE.has(rm)
+            ? "verdict on every computer; speed differs, and last digits may."
+            : "verdict here. On another computer they may differ."));
         put(outcome, "");
         show(again, true);
       }
