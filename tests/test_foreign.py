@@ -33,6 +33,21 @@ async def write(page, text):
 
 
 @pages
+async def test_a_late_event_of_a_form_does_not_refuse_the_run_of_its_problem(visit, toy_app):
+    page = await visit(toy_app)
+    last = """(problems) => {
+      const player = document.querySelector('#watch-player .qp').qalign, text = player.text;
+      player.await(problems[0]);
+      player.expect(null);
+      player.await(problems[1]);
+      player.stream(text);
+      return player.position.last;
+    }"""
+    assert await page.evaluate(last, ["6 + 3?", "6 + 3?"]) == 256
+    assert await page.evaluate(last, ["6 + 3?", "another?"]) == -1  # that run is not this problem's
+
+
+@pages
 async def test_a_new_problem_stands_on_the_stage_until_it_is_run_and_a_foreign_text_is_told_before(
     visit, toy_app
 ):

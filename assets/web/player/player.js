@@ -497,6 +497,7 @@ export function mount(element, options = {}) {
     openTab: tabs.open,
     complete,
     await(/** @type {string} */ problem) {
+      if (isRequested && posed === problem) return; // a late event of what its run was asked with
       if (source === "live") left = headOf(raw);
       adopt(newTrace(), "", "next", "New problem");
       posed = problem;
