@@ -130,7 +130,7 @@ def test_few_discordant_problems_are_decided_by_the_exact_test_and_said() -> Non
     assert five.low > 0
     assert (five.discordant, five.p) == (5, pytest.approx(2 / 32))
     assert five.verdict == "not significant"
-    assert few(five) == "few: they differ on 5 problems, exact p = 0.062"
+    assert few(five) == "few: they differ on 5 problems, exact p = 0.063"
     assert brief(five) == f"{in_points(five, '+.1f')}; {few(five)}"
     seven = against(outcomes(207, 300), outcomes(200, 300))
     assert (seven.verdict, few(seven)[:29]) == ("ahead", "few: they differ on 7 problem")
