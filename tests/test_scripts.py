@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,16 @@ def test_style_sheets_travel_without_comments_and_spaces_around_rules(tmp_path):
     (tmp_path / "b.css").write_text(".b { & i:hover { } }\n")
     text = sheets(tmp_path / "a", tmp_path / "b")
     assert text == ".a,.a > b :is(i,p){color:red;width:calc(1px + 2px)}.b{& i:hover{}}"
+
+
+def test_every_script_that_a_shipped_one_imports_is_shipped():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    shipped = [ROOT / name for name in build["targets"]["wheel"]["force-include"]]
+    imported = {
+        (path.parent / name).resolve()
+        for path in SCRIPTS
+        if any(path.is_relative_to(root) for root in shipped)
+        for name in re.findall(r'^(?:import|export|\}) .*?from "(\..+?)"', path.read_text(), re.M)
+    }
+    assert len(imported) > 30
+    assert [p for p in imported if not any(p.is_relative_to(root) for root in shipped)] == []
