@@ -153,6 +153,10 @@ class Entry:
         return 1.0 + self.parameters * SECONDS_PER_MILLION[dtype]
 
 
+DROPPED: list[Entry] = []
+"""The user's rewards whose Python code cannot be loaded (`drop_broken_rewards`)."""
+
+
 @cache
 def entries() -> dict[tuple[str, str], Entry]:
     """Return all entries of `assets/registry.toml` and of the user's registry by (kind, id).
@@ -164,11 +168,8 @@ def entries() -> dict[tuple[str, str], Entry]:
     """
     by_id = _read(ASSETS / "registry.toml")
     if own := os.environ.get("QALIGN_REGISTRY"):
-        by_id |= _read_own(Path(os.path.expanduser(own)))
-    return _add_aliases(by_id)
-
-
-def _add_aliases(by_id: dict[tuple[str, str], Entry]) -> dict[tuple[str, str], Entry]:
+        read = _read_own(Path(os.path.expanduser(own)))
+        by_id |= {key: entry for key, entry in read.items() if entry not in DROPPED}
     aliases = {(e.kind, name): e for e in by_id.values() for name in e.aliases or ()}
     return by_id | {key: entry for key, entry in aliases.items() if key not in by_id}
 
@@ -257,19 +258,16 @@ def drop_broken_rewards() -> dict[str, str]:
         by id, one sentence with the reason.
     """
     faults: dict[str, str] = {}
-    by_id = entries()
+    DROPPED.clear()
+    entries.cache_clear()
     for entry in entries_of("rm"):
         try:
             if entry.own:
                 _run_code(entry.id)
         except QAlignError as error:
             faults[entry.id] = str(error)
-    if faults:
-        broken = {("rm", id) for id in faults}
-        own = {key: e for key, e in by_id.items() if e.own and key == (e.kind, e.id)}
-        kept = {key: entry for key, entry in own.items() if key not in broken}
-        by_id.clear()
-        by_id.update(_add_aliases(_read(ASSETS / "registry.toml") | kept))
+            DROPPED.append(entry)
+    entries.cache_clear()
     return faults
 
 

@@ -19,7 +19,6 @@ from components.session.user_text import (
     read_words,
     score_text,
 )
-from qalign_core.chain.chain import run_chain
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import score
@@ -27,6 +26,7 @@ from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel, TokenScore
 from qalign_core.record.format import answer_reader, parse_header
+from qalign_core.record.runner import draw_step
 from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Run
 from qalign_core.target import Scores
@@ -181,17 +181,7 @@ async def _redraw(
         tokens = _ids("the text", request.get("tokens"), lm.max_new_tokens)
         state = await _state(lm, rm, run, lm.extend_with_text(tokens, "", ended=False))
         start = Step(chain, t - 1, 0, state, state, 0.0, -math.inf, True, Cost())
-    step = await anext(
-        run_chain(
-            *(lm, rm, run.prompt),
-            steps=t,
-            seed=run.seed,
-            target=run.target,
-            move=run.move,
-            chain=chain,
-            start=start,
-        )
-    )
+    step = await draw_step(lm, rm, run, chain, t, start)
     proposal = step.proposal
     return {
         "tokens": list(proposal.response.tokens),

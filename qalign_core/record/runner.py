@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -249,6 +248,26 @@ async def _chain_matched(
                 yield step
 
 
+async def draw_step(
+    lm: LanguageModel, rm: RewardModel, run: Run, chain: int, t: int, before: Step | None
+) -> Step:
+    """Draw one step of a run again, from its seed, its chain and its number.
+
+    Args:
+        lm, rm: the run's models.
+        run: its settings.
+        chain: number of the chain, from 0.
+        t: number of the step; 0 is the draft.
+        before: the step before it, whose state the step starts from; None for the draft.
+
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
+    """
+    async with aclosing(_chain(lm, rm, run, chain, t, before)) as steps:
+        step: Step = await anext(steps)
+    return step
+
+
 def _latest(known: Trace) -> dict[int, Step]:
     return {chain: steps[-1] for chain, steps in known.chains.items()}
 
@@ -257,9 +276,14 @@ def _chains(
     lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
 ) -> list[AsyncIterator[Step]]:
     """Return every chain of a run, from its latest step to step number `steps`."""
-    options: dict[str, Any] = {"target": run.target, "move": run.move}
-    chain = partial(run_chain, lm, rm, run.prompt, steps=steps, seed=run.seed, **options)
-    return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
+    return [_chain(lm, rm, run, k, steps, latest.get(k)) for k in range(run.chains)]
+
+
+def _chain(
+    lm: LanguageModel, rm: RewardModel, run: Run, number: int, steps: int, start: Step | None
+) -> Any:
+    options: dict[str, Any] = {"target": run.target, "move": run.move, "seed": run.seed}
+    return run_chain(lm, rm, run.prompt, chain=number, start=start, steps=steps, **options)
 
 
 def _samples(

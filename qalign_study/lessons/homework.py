@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qalign_core.chain.chain import run_chain
 from qalign_core.chain.concurrent import sample_iid
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.format import parse_trace
+from qalign_core.record.runner import draw_step
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.types import ScoredResponse, Step
@@ -204,13 +204,9 @@ async def check_draws(
     late = [(k, t) for k in chains for t in range(last + 1, run.steps + 1)]
     places = sorted(early + chance.sample(late, min(REDRAWN, len(late))))
     for k, t in places:
-        start = chains[k][t - 1] if t else None
-        steps = run_chain(
-            lm, rm, run.prompt, steps=t, seed=run.seed, chain=k, start=start, target=run.target
-        )
-        async for step in steps:
-            if not _is_same_step(step, chains[k][t]):
-                return f"no: step {t} of chain {k + 1} is another"
+        step = await draw_step(lm, rm, run, k, t, chains[k][t - 1] if t else None)
+        if not _is_same_step(step, chains[k][t]):
+            return f"no: step {t} of chain {k + 1} is another"
     unchecked = iter(enumerate(pool))
     async for sample in sample_iid(lm, rm, run.prompt, n=len(pool), seed=run.seed):
         k, own = next(unchecked)
