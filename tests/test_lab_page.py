@@ -294,6 +294,30 @@ async def test_no_figure_of_other_pages_has_a_toolbar_either(visit, toy_app, tab
     assert await page.locator(".modebar-btn >> visible=true").count() == 0
 
 
+COLLIDING = """() => [...document.querySelectorAll('.js-plotly-plot')].flatMap((plot) => {
+    const labels = [...plot.querySelectorAll('.xtick text')].filter((one) => one.checkVisibility());
+    const boxes = labels.map((one) => [one.textContent, one.getBoundingClientRect()]);
+    return boxes.flatMap(([a, p], k) => boxes.slice(k + 1).filter(([, q]) =>
+        p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom
+    ).map(([b]) => `${plot.id}: ${a}${b}`));
+})"""
+"""Labels of a horizontal axis that lie over each other, in the figures that are seen."""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.asyncio(loop_scope="session")
+async def test_no_labels_of_an_axis_lie_over_each_other(visit, toy_app, width) -> None:
+    page = await visit(f"{toy_app}?tab=lab&lab-opened=Convergence", width=width)
+    for section in SECTIONS:
+        await open_section(page, section.name)
+        for figure in section.figures:
+            await page.wait_for_selector(f"#lab-{figure} .main-svg >> nth=0")
+        assert await page.evaluate(COLLIDING) == []
+    # labels that are pushed together are found
+    await page.add_style_tag(content=".xtick text { font-size: 60px !important; }")
+    assert await page.evaluate(COLLIDING)
+
+
 FITS = """(plot) => {
     const graph = document.querySelector(`#${plot}`);
     const drawing = graph?.querySelector('.main-svg');

@@ -162,6 +162,19 @@ async def test_cost_trust_worth_and_votes_are_on_the_first_screen_whole(visit, t
         assert await votes.evaluate("(one) => one.scrollHeight <= one.clientHeight")
 
 
+async def test_the_cost_counts_a_rewrite_from_the_phase_that_shows_it(visit, toy_app):
+    trace = load_trace(WATCH)
+    draft, first = (step.cost.generated for step in trace.steps[:2])
+    spent = list(accumulate(sample.cost.generated for sample in trace.pool))
+    page = await visit(toy_app)
+    for phase in range(6):
+        await turned(page, 1, phase)
+        tokens = draft + first * (phase > 0)
+        n = max(1, sum(each <= tokens for each in spent))
+        assert f"{tokens} tokens, with" in await page.inner_text(".qp-summary")
+        assert f"{n} sample{'s' * (n > 1)}." in await page.inner_text(".qp-votes")
+
+
 async def test_before_the_first_step_the_reward_chart_shows_the_samples(visit, toy_app):
     page = await visit(toy_app)
     await page.evaluate(f"{API}.seek(0)")

@@ -60,7 +60,7 @@ class Section:
         name: in the list of sections, and in links.
         anchor: what links call it, whatever its name: `<a href="#lab-section-worth">`.
         question: its heading.
-        says: what explains the question, with its terms as `with_terms` has them.
+        explanation: what explains the question, with its terms as `with_terms` has them.
         controls: makes the section's own widgets; a change of one draws the section again.
         draw: from (world, beta, *values of the controls) to what the section shows; a section with
             a world of its own gets only the values.

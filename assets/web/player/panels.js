@@ -36,6 +36,7 @@ import {
 
 const BEFORE = 34; // pixels for samples of the model alone, before the first step
 const PORTABLE = new Set(["embedded", "none"]); // rewards whose verdicts are the same everywhere
+const WRITTEN = 1; // the phase that writes the proposal
 const SCORED = 2; // the phase that gives the proposal its reward
 
 /** @type {(x: string | number, y: string | number, r: number) => string} */
@@ -191,11 +192,11 @@ export function answersPanel(compare) {
       h("figcaption", title, later, total), list, agree, beside, effect),
     draw(view) {
       const { trace, chain, seen, burnIn, data } = lastView = view;
-      if (!isNew(`${data}/${seen}/${late.checked}`)) return;
+      if (!isNew(`${data}/${seen}/${writtenTo(view)}/${late.checked}`)) return;
       const open = !trace.answers.length;
       show(later, !open);
       effect.replaceChildren(...(late.checked && !open ? changed(view) : []));
-      const n = open ? 0 : affordable(trace.spent, tokensTo(trace, seen));
+      const n = open ? 0 : affordable(trace.spent, tokensOf(view));
       const alone = tally(trace.alone.slice(0, n));
       show(beside, n);
       if (n) {
@@ -237,13 +238,12 @@ export function answersPanel(compare) {
 /** @param {number} n */
 const tokenCount = (n) => `${n.toLocaleString("en")} tokens`;
 
-/**
- * Tokens that all chains have written up to step t.
- * @param {Trace} trace
- * @param {number} t
- */
-const tokensTo = ({ chains }, t) => chains.reduce((sum, { generated, steps }) =>
-  sum + generated[Math.min(t, steps.length - 1)], 0);
+/** The last step whose rewrite is written. @param {View} view */
+const writtenTo = ({ t, phase, seen }) => (phase >= WRITTEN ? t : seen);
+
+/** Tokens that all chains have written so far. @param {View} view */
+const tokensOf = (view) => view.trace.chains.reduce((sum, { generated, steps }) =>
+  sum + generated[Math.min(writtenTo(view), steps.length - 1)], 0);
 
 /**
  * What the run has cost up to the position, whether all of it was long enough, when a chain is
@@ -280,17 +280,19 @@ export function summary(ask, redraw) {
   return {
     node,
     draw(view) {
-      const { trace, chain, t, seen, data, finished } = latest = view;
+      const { trace, chain, t, data, finished } = latest = view;
       if (isElsewhere(at = `${view.run}/${t}`)) {
         const { seed = 0, lm, rm } = trace.header;
-        put(address, `Seed ${seed}, chain ${chain.id + 1}, step ${t} draw the same text and `
-          + (lm === "embedded" && PORTABLE.has(rm)
-            ? "verdict on every computer; speed differs, and last digits may."
-            : "verdict here. On another computer they may differ."));
+        const same = lm === "embedded" && PORTABLE.has(rm);
+        address.replaceChildren(
+          `Seed ${seed}, chain ${chain.id + 1}, step ${t} draw the same text and verdict `,
+          ...(same
+            ? ["on ", term("elsewhere", "every computer"), "; speed differs, and last digits may."]
+            : ["here. On ", term("elsewhere"), " they may differ."]));
         put(outcome, "");
         show(again, true);
       }
-      if (!isNew(`${data}/${seen}/${finished}`)) return;
+      if (!isNew(`${data}/${writtenTo(view)}/${finished}`)) return;
       if (isLonger(data)) {
         worth.replaceChildren(...(trace.answers.length
           ? ["If right samples are rare and the reward detects near misses. Otherwise, use a ",
@@ -298,7 +300,7 @@ export function summary(ask, redraw) {
           : ["On the recorded writing tasks, the chain was not ahead of the ", term("typical"),
             " of several samples."]));
       }
-      const tokens = tokensTo(trace, seen);
+      const tokens = tokensOf(view);
       const n = affordable(trace.spent, tokens);
       const others = n ? `The others get as many: ${many(n, "sample")}, ${
         tokenCount(trace.spent[n - 1])}, drawn in parallel.` : "";
