@@ -7,12 +7,13 @@
 The import loads neither torch nor gradio; torch is imported when a local model is loaded.
 
 Suggested order of reading:
-1. `types`, `protocols`: responses and steps, and the interfaces of models and rewards.
-2. `target`: the distribution that the chain samples, and the log ratio of two texts under it.
-3. `chain/moves/suffix`, `chain/kernel`: the proposal, and the rule that accepts it.
-4. `chain/chain`: one step, and the loop over steps.
-5. `decide/rules`: choosing an answer from states or samples.
-6. `run`, `record/runner`: the settings of a run, and drawing it into a trace.
+1. `chain/chain`: one step, and the loop over steps. The next six files explain each of its calls.
+2. `types`: responses, proposals and steps.
+3. `chain/moves/suffix`, `chain/moves/choices`: the proposal, and the randomness that it draws.
+4. `chain/sampling`: drawing and scoring a response.
+5. `target`, `chain/kernel`: the log ratio of two texts, and the rule that accepts a proposal.
+6. `decide/rules`: choosing an answer from states or samples.
+7. `run`, `record/runner`: the settings of a run, and drawing it into a trace.
 """
 
 from qalign_core.chain.chain import run_chain

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from qalign_core.errors import InvalidPrompt
+from qalign_core.protocols import LanguageModel
 from qalign_core.validation import from_json, is_text, short_repr
 
 ROLES = ("system", "user", "assistant")
@@ -97,3 +98,14 @@ def _check_messages(messages: object) -> list[Message]:
     if last["role"] != "user" or not last["content"].strip():
         raise InvalidPrompt("the last message must be the user's, and not empty; add a question")
     return conversation
+
+
+def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
+    """Encode the prompt as token ids.
+
+    Raises:
+        InvalidPrompt: the prompt is empty, or longer than the model's context.
+    """
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
+    return tuple(lm.encode(prompt))

@@ -12,26 +12,14 @@ The paper's target (Eq. 1) has a sharpness of 1. A target is checked when it is 
 """
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.validation import HUGE, short_repr
-
-
-class Scored(Protocol):
-    """What a target reads of a response, or of an array of responses."""
-
-    @property
-    def reward(self) -> ArrayLike:
-        """Reward `r(x, y)`, in raw RM units."""
-
-    @property
-    def log_prob(self) -> ArrayLike | None:
-        """Natural log of p(y|x) as sampled; None if the model does not return it."""
+from qalign_core.types import ScoredResponse
+from qalign_core.validation import check_real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +28,10 @@ class Scores:
 
     reward: ArrayLike
     log_prob: ArrayLike | None = None
+
+
+Scored = ScoredResponse | Scores
+"""A response, or an array of responses: a target reads `reward` and `log_prob`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +50,12 @@ class Target:
     sharpness: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.beta) and 0 < self.beta <= HUGE):  # an integer may be too large
-            raise InvalidSetting(
-                f"beta must be a finite number > 0, got {short_repr(self.beta)}; "
-                "'tune' finds one for about 50% acceptance"
-            )
-        if not (_is_number(self.sharpness) and 1 <= self.sharpness <= HUGE):
-            raise InvalidSetting(
-                f"sharpness must be a finite number >= 1, got {short_repr(self.sharpness)}; "
-                "1 leaves the model as it is"
-            )
-        object.__setattr__(self, "beta", float(self.beta))
-        object.__setattr__(self, "sharpness", float(self.sharpness))
+        beta = check_real(
+            "beta", self.beta, 0, above=True, advice="'tune' finds one for about 50% acceptance"
+        )
+        sharpness = check_real("sharpness", self.sharpness, 1, advice="1 leaves the model as it is")
+        object.__setattr__(self, "beta", beta)
+        object.__setattr__(self, "sharpness", sharpness)
 
     @property
     def is_sharp(self) -> bool:
@@ -99,7 +85,3 @@ class Target:
                 )
             ratio = ratio + (self.sharpness - 1.0) * (p_new - p_old)
         return np.asarray(ratio)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

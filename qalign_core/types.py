@@ -11,9 +11,9 @@ Since they are frozen, a step that was yielded never changes.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
 """Type of numeric arrays; each docstring gives the shape."""
@@ -91,8 +91,27 @@ class ScoredResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """A candidate state `y'`.
+
+    Attributes:
+        response: `y'`.
+        kept: number of its first ids that were kept from the state.
+        log_correction: terms that add up to the log of the move's correction.
+        kept_again: number of its last ids that were also kept.
+        move: the name of the move, if a mixture chose it.
+    """
+
+    response: Response
+    kept: int
+    log_correction: tuple[ArrayLike, ...]
+    kept_again: int = 0
+    move: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class NoProposal:
-    """The result of a move that made no proposal: no response and no reward, but a cost.
+    """The result of a move that made no proposal: the state repeats, at the cost of the draws.
 
     Attributes:
         reason: a short description.
@@ -107,6 +126,12 @@ class NoProposal:
     tokens: tuple[int, ...] = ()
     pieces: tuple[str, ...] = field(default=(), compare=False, repr=False)
     move: str = field(default="", compare=False)
+    log_correction: ClassVar = (-math.inf,)
+    kept_again: ClassVar = 0
+
+
+MoveResult = Proposal | NoProposal
+"""Result of one attempt of a move."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import reprlib
 import stat
 from collections.abc import Callable, Mapping
 from functools import cache
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
@@ -115,6 +115,20 @@ def check_count(name: str, value: int, minimum: int) -> int:
     if value > MAX_COUNT:
         raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {short_repr(value)}")
     return value
+
+
+def check_real(name: str, value: Any, low: int, *, above: bool = False, advice: str = "") -> float:
+    """Return a finite number of at least `low`, or with `above` larger than `low`, as a float.
+
+    Raises:
+        InvalidSetting: it is not one; the message names the setting and ends with the advice.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and low <= value <= HUGE) or (above and value == low):
+        rule = f"a finite number {'>' if above else '>='} {low}"
+        rest = f"; {advice}" if advice else ""
+        raise InvalidSetting(f"{name} must be {rule}, got {short_repr(value)}{rest}")
+    return float(value)
 
 
 def from_json(text: str | bytes) -> Any:

@@ -272,7 +272,7 @@ def test_a_move_that_draws_by_itself_or_proposes_what_cannot_be_is_caught():
 
     bare = Response((0, 2), "a", True)  # of a model that returns no log-probabilities
     choices = StepChoices(world(0), (), StepAddress(0, 0, 1))
-    with pytest.raises(ModelContractError, match="keeps a tail needs them"):
+    with pytest.raises(ModelContractError, match="which this move needs"):
         asyncio.run(Undeclared().propose(choices, bare))
 
     with pytest.raises(InvalidSetting, match="twice in the role 'index'"):

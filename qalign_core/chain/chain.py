@@ -21,7 +21,8 @@ from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move, name_of, needs_log_probs
 from qalign_core.chain.randomness import StepAddress
-from qalign_core.chain.sampling import draw, encode_prompt, score
+from qalign_core.chain.sampling import draw, score
+from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.target import Target
@@ -49,46 +50,29 @@ async def step(
         state: the state before the step, with its reward in raw RM units.
     """
     proposal = await move.propose(choices, state.response)  # Eq. 4
-    address = choices.address
-    log_u = log_uniform(address.uniform("accept"))
-    if isinstance(proposal, NoProposal):  # the state repeats
-        return Step(
-            chain=address.chain,
-            t=address.t,
-            index=proposal.kept,
-            current=state,
-            proposal=state,
-            log_alpha=-math.inf,
-            log_u=log_u,
-            accepted=False,
-            cost=choices.cost,
-            log_correction=-math.inf,
-            refused=proposal,
-            move=proposal.move or name_of(move),
+    if isinstance(proposal, NoProposal):  # the state repeats: its correction is log 0
+        new, cost, refused = state, choices.cost, proposal
+    else:
+        new = await score(
+            rm, prompt, choices.prompt_ids, proposal.response, kept=proposal.kept, cost=choices.cost
         )
-    new = await score(
-        rm,
-        prompt,
-        choices.prompt_ids,
-        proposal.response,
-        kept=proposal.kept,
-        lm_cost=choices.cost,
-    )
-    log_alpha = log_acceptance(  # Eq. 8
-        target, new=new, old=state, log_correction=proposal.log_correction
-    )
+        cost, refused = new.cost, None
+    correction = proposal.log_correction
+    log_alpha = log_acceptance(target, new=new, old=state, log_correction=correction)  # Eq. 8
+    log_u = log_uniform(choices.address.uniform("accept"))
     return Step(
-        chain=address.chain,
-        t=address.t,
+        chain=choices.address.chain,
+        t=choices.address.t,
         index=proposal.kept,
         current=state,
         proposal=new,
         log_alpha=float(log_alpha),
         log_u=log_u,
         accepted=bool(accepts(log_alpha, log_u)),
-        cost=new.cost,
+        cost=cost,
         kept_again=proposal.kept_again,
-        log_correction=float(sum(np.asarray(proposal.log_correction))),
+        log_correction=float(sum(np.asarray(correction))),
+        refused=refused,
         move=proposal.move or name_of(move),
     )
 
@@ -153,7 +137,7 @@ async def run_chain(
         yield start
     state = start.state
     if target.is_sharp or needs_log_probs(move):
-        check_log_probs(lm, state, target)
+        check_log_probs(lm, state.response, target.sharpness)
     try:
         for t in range(start.t + 1, steps + 1):
             ahead.begin(t, state.response.tokens)

@@ -5,8 +5,7 @@ from inspect import iscoroutinefunction, isfunction
 
 from qalign_core.errors import InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.target import Target
-from qalign_core.types import Response, ScoredResponse
+from qalign_core.types import Response
 from qalign_core.validation import HUGE, short_repr
 
 
@@ -130,14 +129,14 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
     return float(reward)
 
 
-def check_log_probs(lm: LanguageModel, state: ScoredResponse, target: Target) -> None:
-    """Raise unless the state has the log-probabilities that the target or the move reads.
+def check_log_probs(lm: LanguageModel, response: Response, sharpness: float = 1.0) -> None:
+    """Raise unless a response has the log-probabilities that the target or the move reads.
 
     Raises:
         ModelContractError: the model returned none.
     """
-    if state.log_prob is None:
-        needs = f"sharpness = {target.sharpness:g}" if target.is_sharp else "this move"
+    if response.log_prob is None:
+        needs = f"sharpness = {sharpness:g}" if sharpness != 1.0 else "this move"
         raise ModelContractError(
             f"{lm.id} returns no log-probabilities of what it samples, which {needs} needs; use a "
             "model in this process, vLLM with --logprobs-mode processed_logprobs, or sharpness = 1 "

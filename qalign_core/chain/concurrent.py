@@ -9,7 +9,8 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.chain.checks import check_models
 from qalign_core.chain.merging import end, merge
 from qalign_core.chain.randomness import derive_seed
-from qalign_core.chain.sampling import draw, encode_prompt
+from qalign_core.chain.sampling import draw
+from qalign_core.messages import encode_prompt
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import ScoredResponse, Step
 from qalign_core.validation import check_count

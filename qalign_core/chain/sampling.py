@@ -6,20 +6,8 @@ from typing import Any
 
 from qalign_core.chain.checks import check_response, check_reward
 from qalign_core.chain.cost import draw_cost, reading_of
-from qalign_core.errors import InvalidPrompt
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Cost, Response, ScoredResponse
-
-
-def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
-    """Encode the prompt as token ids.
-
-    Raises:
-        InvalidPrompt: the prompt is empty, or longer than the model's context.
-    """
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
-    return tuple(lm.encode(prompt))
 
 
 async def extend(
@@ -54,21 +42,18 @@ async def score(
     response: Response,
     *,
     kept: int = 0,
-    lm_cost: Cost | None = None,
+    cost: Cost | None = None,
 ) -> ScoredResponse:
     """Score a response whose first `kept` ids the RM has already read.
 
-    `lm_cost` is the cost of the response to the LM, by default that of the ids after the first
-    `kept`.
+    `cost` is what the response cost the LM, by default the ids after the first `kept`.
 
     Raises:
         InvalidReward: the RM did not return one finite number.
     """
     reward = check_reward(await rm.score(prompt, response), response, rm)
-    cost = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
-    if lm_cost is not None:
-        cost = replace(lm_cost, scored=cost.scored)
-    return ScoredResponse(response, float(reward), cost)
+    usual = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
+    return ScoredResponse(response, reward, replace(cost or usual, scored=usual.scored))
 
 
 async def draw(

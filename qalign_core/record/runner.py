@@ -21,10 +21,10 @@ from qalign_core.chain.concurrent import sample_iid
 from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.moves.own import own_move
-from qalign_core.chain.sampling import encode_prompt
 from qalign_core.context import BACKGROUND
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
+from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.format import answer_reader, end_line, header_line, sample_line, step_line

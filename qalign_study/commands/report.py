@@ -15,7 +15,7 @@ from pathlib import Path
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.store import write_whole
-from qalign_core.validation import HUGE
+from qalign_core.validation import check_real
 from qalign_study.commands import shared
 from qalign_study.measure.curves import Point, in_order
 from qalign_study.measure.intervals import Difference
@@ -66,8 +66,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Print the tables and write the files that are asked for."""
-    if options.tuning is not None and not 0 < options.tuning <= HUGE:
-        raise InvalidSetting(f"--tuning must be a finite number > 0, got {options.tuning}")
+    if options.tuning is not None:
+        check_real("--tuning", options.tuning, 0, above=True)
     if options.paired is not None:
         for name in ("csv", "latex", "html", "outcomes", "tuning"):
             if getattr(options, name) is not None:

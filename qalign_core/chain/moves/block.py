@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
+from qalign_core.chain.moves.move import Choices
 from qalign_core.move_spec import move_kind
-from qalign_core.types import NoProposal, Response
+from qalign_core.types import MoveResult, NoProposal, Proposal, Response
 
 
 @move_kind(

@@ -5,9 +5,11 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from qalign_core.chain.checks import check_log_probs
+from qalign_core.chain.moves.entropy import Entropies
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.chain.sampling import extend
-from qalign_core.errors import InvalidSetting, ModelContractError
+from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Cost, Response
 
@@ -35,7 +37,7 @@ class StepChoices:
         prompt_ids: token ids of the prompt.
         address: seed, chain and number of the step.
         max_new_tokens: the limit `L` on the length of a response, EOS included.
-        cost: tokens of the LM so far. Entropies are a by-product of drawing and cost nothing.
+        cost: tokens of the LM so far.
     """
 
     def __init__(
@@ -43,17 +45,17 @@ class StepChoices:
         lm: LanguageModel,
         prompt_ids: Sequence[int],
         address: StepAddress,
-        entropies: dict[tuple[int, ...], tuple[float, ...]] | None = None,
+        entropies: Entropies | None = None,
     ) -> None:
         self.prompt_ids, self.address = prompt_ids, address
         self.max_new_tokens = lm.max_new_tokens
         self.cost = Cost()
         self._lm: Any = lm
         self._roles: set[str] = set()
-        self._entropies = {} if entropies is None else entropies
+        self._entropies = entropies or Entropies(lm, prompt_ids)
 
     def at(self, t: int) -> "StepChoices":
-        """Return the choices of step `t` of the same chain, with the same cache of entropies."""
+        """Return the choices of step `t` of the same chain, with the same memory of entropies."""
         return StepChoices(self._lm, self.prompt_ids, replace(self.address, t=t), self._entropies)
 
     def _role(self, role: str) -> str:
@@ -95,18 +97,7 @@ class StepChoices:
 
     async def entropies(self, y: Response) -> Sequence[float]:
         """Return the entropy of the next token, as sampled, at each of the |y| places, in nats."""
-        if y.tokens not in self._entropies:
-            scores = await self._lm.score_tokens(self.prompt_ids, y.tokens, top=0)
-            if len(self._entropies) > 1:  # the state and its proposal are enough
-                self._entropies.pop(next(iter(self._entropies)))
-            entropies = tuple(score.entropy for score in scores)
-            if None in entropies:
-                raise ModelContractError(
-                    f"{self._lm.id} returns no entropies, but the move entropy needs them; use a "
-                    "model in this process, or move = suffix"
-                )
-            self._entropies[y.tokens] = entropies
-        return self._entropies[y.tokens]
+        return await self._entropies.along(y.tokens)
 
     def join(self, y: Response, tail: tuple[int, ...], log_probs: Sequence[float]) -> Response:
         """Return the response of the ids of `y` and a tail with these log-probabilities.
@@ -114,10 +105,6 @@ class StepChoices:
         Raises:
             ModelContractError: the model returned no log-probabilities for `y`.
         """
-        if len(y.log_probs) != len(y):
-            raise ModelContractError(
-                f"{self._lm.id} returns no log-probabilities of what it samples, but a move that "
-                "keeps a tail needs them; use a model in this process, or move = suffix"
-            )
+        check_log_probs(self._lm, y)
         joined: Response = self._lm.response((*y.tokens, *tail))
         return replace(joined, log_probs=(*y.log_probs, *log_probs))

@@ -1,15 +1,51 @@
 """The entropy move: a suffix move that cuts more often where the model is uncertain."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
+from qalign_core.chain.moves.move import Choices
+from qalign_core.errors import ModelContractError
 from qalign_core.move_spec import move_kind
-from qalign_core.types import Response
+from qalign_core.types import MoveResult, Proposal, Response
 
 EPSILON = 0.1
 """Nats added to the entropy of every place, so that each can be cut."""
+
+
+class Entropies:
+    """The entropies of one chain's last two texts: its state, and the proposal.
+
+    They are a by-product of drawing and cost nothing.
+
+    Args:
+        lm: language model, with `score_tokens`.
+        prompt_ids: token ids of the prompt.
+    """
+
+    def __init__(self, lm: Any, prompt_ids: Sequence[int]) -> None:
+        self._lm, self._prompt_ids = lm, prompt_ids
+        self._known: dict[tuple[int, ...], tuple[float, ...]] = {}
+
+    async def along(self, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Return the entropy of the next token before each of `tokens`, in nats.
+
+        Raises:
+            ModelContractError: the model returns none.
+        """
+        if tokens not in self._known:
+            scores = await self._lm.score_tokens(self._prompt_ids, tokens, top=0)
+            entropies = tuple(score.entropy for score in scores)
+            if None in entropies:
+                raise ModelContractError(
+                    f"{self._lm.id} returns no entropies, but the move entropy needs them; use a "
+                    "model in this process, or move = suffix"
+                )
+            if len(self._known) > 1:
+                self._known.pop(next(iter(self._known)))
+            self._known[tokens] = entropies
+        return self._known[tokens]
 
 
 @move_kind(methods=("score_tokens",))

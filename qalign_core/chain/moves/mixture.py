@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qalign_core.chain.moves.move import Choices, Move, MoveResult, name_of, needs_log_probs
+from qalign_core.chain.moves.move import Choices, Move, name_of, needs_log_probs
 from qalign_core.chain.moves.own import own_move
 from qalign_core.errors import ModelContractError
 from qalign_core.move_spec import Part, move_kinds
 from qalign_core.protocols import LanguageModel
-from qalign_core.types import Response
+from qalign_core.types import MoveResult, Response
 
 
 @dataclass(frozen=True, slots=True)

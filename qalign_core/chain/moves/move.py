@@ -5,35 +5,11 @@ can replay every sequence of choices (`qalign_study.exact.moves`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from numpy.typing import ArrayLike
+from qalign_core.types import MoveResult, Proposal, Response
 
-from qalign_core.types import NoProposal, Response
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A candidate state `y'`.
-
-    Attributes:
-        response: `y'`.
-        kept: number of its first ids that were kept from the state.
-        log_correction: terms that add up to the log of the move's correction.
-        kept_again: number of its last ids that were also kept.
-        move: the name of the move, if a mixture chose it.
-    """
-
-    response: Response
-    kept: int
-    log_correction: tuple[ArrayLike, ...]
-    kept_again: int = 0
-    move: str = field(default="", compare=False)
-
-
-MoveResult = Proposal | NoProposal
-"""Result of one attempt of a move."""
+__all__ = ["Choices", "Move", "MoveResult", "Proposal", "name_of", "needs_log_probs"]
 
 
 class Choices(Protocol):

@@ -8,9 +8,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from qalign_core.chain.moves.move import Choices, MoveResult
+from qalign_core.chain.moves.move import Choices
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
-from qalign_core.types import Response
+from qalign_core.types import MoveResult, Response
 from qalign_core.validation import first_line
 
 

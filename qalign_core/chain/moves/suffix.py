@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
+from qalign_core.chain.moves.move import Choices
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import SUFFIX, move_kind
-from qalign_core.types import Response
+from qalign_core.types import MoveResult, Proposal, Response
 
 
 def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
