@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.compare.page import Selection, matched_run
+from components.compare.selection import Selection, matched_run
 from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
 from qalign_core.errors import QAlignError

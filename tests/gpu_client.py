@@ -13,7 +13,7 @@ from dataclasses import asdict
 import gradio  # noqa: F401  spaces wants to be imported after it
 import spaces
 
-from components.compare.page import Selection, matched_run
+from components.compare.selection import Selection, matched_run
 from components.session import gpu
 from components.session.drawing import draw_run
 from components.session.offer import Offer

@@ -35,7 +35,7 @@ from components.request_guard import RequestGuard
 from components.results.sheet import show
 from components.session.offer import Offer
 from components.session.runs import IDLE, Runs, Status
-from components.watch.page import recorded_run
+from components.watch.gallery import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import RULES

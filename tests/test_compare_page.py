@@ -15,7 +15,9 @@ import pytest
 from traces import with_run
 
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
-from components.compare.page import RECORDED, Selection, link_of, reward_note
+from components.compare.notes import reward_note
+from components.compare.page import RECORDED
+from components.compare.selection import Selection, link_of
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.gallery import WATCH as WATCHED

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.watch.page import recorded_run
+from components.watch.gallery import recorded_run
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.trace import SetHeader
 from qalign_core.registry import entries

@@ -18,7 +18,7 @@ from toys import PROMPT, ToyLM, ToyRM
 from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
-from components.watch.page import tune_run
+from components.watch.tuning import tune_run
 from qalign_core import Trace, collect, run_chains
 from qalign_core.context import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, InvalidTrace

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import PROMPT, ToyLM
 
-from components.compare.page import matched_run
+from components.compare.selection import matched_run
 from components.compare.view import view
 from components.session.drawing import draw_run
 from components.session.offer import Offer, needs_gpu

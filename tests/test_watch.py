@@ -485,7 +485,7 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     header = parse_trace(await page.evaluate(f"{API}.text")).header
     assert header.run.beta == pytest.approx(beta, rel=0.01)
     assert header.run.rm != "embedded"
-    assert not await page.evaluate(glow)
+    await page.wait_for_function(f"!({glow})")  # a button changes within a moment
     await page.click("#watch-stop")
 
 
