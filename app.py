@@ -47,7 +47,8 @@ from components.learn.guide import build_guide
 from components.learn.page import build_learn_page, build_panel
 from components.request_guard import GuardedApp, limited_log, respond_invalid
 from components.results.page import build_results_page
-from components.room.rooms import Caps, RoomLesson
+from components.room.limits import Caps
+from components.room.room import RoomLesson
 from components.room.routes import room_routes
 from components.room.service import RoomService
 from components.session.runs import Runs

@@ -34,8 +34,8 @@ import app
 from components.common.rpc import server_functions
 from components.request_guard import RequestGuard
 from components.room import routes
-from components.room import service as service_module
-from components.room.rooms import Caps
+from components.room import streams as streams_module
+from components.room.limits import Caps
 from components.room.routes import _draw_qr, qr_rows, room_routes
 from components.room.service import SCREENS, RoomService
 from components.session.runs import Runs
@@ -603,7 +603,7 @@ async def test_a_room_has_so_many_screens_of_its_instructor(service):
 
 
 async def test_two_hundred_screens_that_come_at_once_get_the_same_places(service, monkeypatch):
-    monkeypatch.setattr(service_module, "LOOK", 0.001)
+    monkeypatch.setattr(streams_module, "LOOK", 0.001)
     async with asking(rooms_of(service)) as client:
         lead = (await client.post("/room/open", json=SETTINGS)).json()
         path, head = f"/room/follow?code={lead['code']}", bearer(lead["token"])
@@ -619,7 +619,7 @@ async def test_members_behind_one_address_follow_their_rooms_together(
     service, monkeypatch, rooms_count_their_own
 ):
     monkeypatch.setattr(guard, "OPEN", 3)
-    monkeypatch.setattr(service_module, "LOOK", 0.001)
+    monkeypatch.setattr(streams_module, "LOOK", 0.001)
     if not rooms_count_their_own:  # the control: the address would count them
         monkeypatch.setattr(RequestGuard, "_counts", lambda *_: True)
     async with asking(rooms_of(service)) as school:

@@ -15,7 +15,7 @@ from test_rooms import SETTINGS, end, until
 from test_serve import answering, served_by
 from toys import PROMPT, ToyLM, ToyRM
 
-from components.room.rooms import Caps
+from components.room.limits import Caps
 from components.room.service import RoomService
 from components.session.drawing import draw_run
 from components.session.runs import Runs

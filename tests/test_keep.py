@@ -12,7 +12,7 @@ import test_rooms
 from test_rooms import PROMPT, SETTINGS, STOPS, a_class, do, rewards_of, until
 
 from components.room.messages import Figures, class_message, member_message, room_message
-from components.room.rooms import POOL, Room, key_of
+from components.room.room import POOL, Room, key_of
 from components.room.service import RoomService
 from components.room.snapshot import save_class
 from qalign_study.serve.refusal import HTTPRefusal

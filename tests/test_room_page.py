@@ -14,7 +14,7 @@ from browser import PATIENCE, find_violations, hear
 from toys import ANSWER, PROMPT
 
 from components.learn.exhibit import build_exhibit
-from components.room.rooms import Bucket
+from components.room.limits import Bucket
 from qalign_study.lessons.files import load_lessons
 from qalign_study.lessons.messages import check_prediction, fill_facts
 

@@ -16,28 +16,17 @@ from starlette.applications import Starlette
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.request_guard import RequestGuard
-from components.room import service as service_module
+from components.room import chains, streams
+from components.room.chains import UNLOADED
+from components.room.limits import Bucket, Caps
 from components.room.messages import Figures, class_message, member_message, room_message
-from components.room.rooms import (
-    CODE,
-    LETTERS,
-    POOL,
-    TRIES,
-    TRY_BURST,
-    Bucket,
-    Caps,
-    Member,
-    Room,
-    RoomLesson,
-    Rooms,
-    Screen,
-    build_class_run,
-    key_of,
-    normalize_code,
-)
+from components.room.requests import build_class_run
+from components.room.room import POOL, TRIES, TRY_BURST, Member, Room, RoomLesson, Screen, key_of
+from components.room.rooms import CODE, LETTERS, Rooms, normalize_code
 from components.room.routes import room_routes
-from components.room.service import ANY_REWARD, TABS, UNLOADED, RoomService
+from components.room.service import ANY_REWARD, RoomService
 from components.room.snapshot import save_class
+from components.room.streams import TABS
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
@@ -460,7 +449,7 @@ def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
 
 async def end(service: RoomService) -> None:
     """End everything that runs."""
-    tasks = [task for of_room_ in service._tasks.values() for task in of_room_.values()]
+    tasks = [task for each in service._tasks._tasks.values() for task in each.values()]
     for room in list(service._tasks):
         service._stop(room)
     if service._sweeper is not None:
@@ -471,8 +460,9 @@ async def end(service: RoomService) -> None:
 
 @pytest.fixture
 async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoomService]:
-    monkeypatch.setattr(service_module, "LOOK", 0.002)
-    monkeypatch.setattr(service_module, "COUNT", 0.0)
+    for module in (chains, streams):
+        monkeypatch.setattr(module, "LOOK", 0.002)
+    monkeypatch.setattr(streams, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
     rooms = RoomService(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
     yield rooms
@@ -536,9 +526,7 @@ async def test_a_members_chain_is_that_chain_of_the_rooms_run(service):
 
 
 async def test_chains_go_only_as_far_as_the_instructor_lets_them(service, monkeypatch):
-    monkeypatch.setattr(
-        service_module, "LOOK", 0
-    )  # a chain that rests looks at each turn of the loop
+    monkeypatch.setattr(chains, "LOOK", 0)  # a chain that rests looks at each turn of the loop
     lead, _, members = await a_class(service, 4)
     await turns()
     assert [member.t for member in members] == [-1] * 4
@@ -942,7 +930,7 @@ async def test_a_text_that_is_weighed_when_the_class_starts_again_counts_for_not
 
 
 async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(service, monkeypatch):
-    monkeypatch.setattr(service_module, "POOL", 1)
+    monkeypatch.setattr(chains, "POOL", 1)
     service._runs._load = Runs()._load
     lead = await service.open({"prompt": "Tom has 5 eggs. He buys 3 more. How many?"}, "here")
     room = service.rooms.find(lead["code"])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from components.room.rooms import POOL, TRIES, Member, Room
+from components.room.room import POOL, TRIES, Member, Room
 from qalign_core.decide.answers.graders import format_references, references
 from qalign_core.decide.methods import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor

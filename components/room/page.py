@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from components.common.new_problem import new_problem
-from components.room.rooms import Caps
+from components.room.limits import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record.store import load_trace
 from qalign_core.run import NO_EXTRACTOR, is_file_name

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from components.room.messages import Figures
-from components.room.rooms import MAX_NAME, TRIES, Room, parse_prediction
+from components.room.requests import parse_prediction
+from components.room.room import MAX_NAME, TRIES, Room
 from qalign_core.run import NO_EXTRACTOR
 from qalign_core.validation import is_finite, is_text, is_whole
 from qalign_study.serve.refusal import HTTPRefusal
