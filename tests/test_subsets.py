@@ -82,13 +82,14 @@ def test_random_subsets_are_many_and_take_every_sample_about_as_often(size, n) -
 
 
 def test_random_subsets_estimate_the_mean_over_all() -> None:
-    # 2,000 subsets of 3 of 60; each estimate is within four standard errors of 0.5 / sqrt(2000)
+    # random subsets of 3 of 40; each estimate is within four standard errors of 0.5 / sqrt(their n)
+    assert comb(40, 3) > MOST
     for seed in range(3):
-        pool = pool_of(seed, 60, 5)
+        pool = pool_of(seed, 40, 5)
         for rule in ("mv", "wmv"):
             (share,), _ = votes(pool, 3, RULES[rule], (BETA,))
             exactly = one_by_one(pool, 3, weighted=rule == "wmv")
-            assert share == pytest.approx(exactly, abs=4 * 0.5 / sqrt(len(subsets(60, 3))))
+            assert share == pytest.approx(exactly, abs=4 * 0.5 / sqrt(len(subsets(40, 3))))
 
 
 def test_several_betas_at_once_are_each_beta_alone() -> None:
@@ -131,22 +132,24 @@ def test_the_majority_vote_is_charged_for_the_language_model_alone() -> None:
     "name", ["in_distribution", "shifted", "long", "inventory", "in_distribution-weak"]
 )
 def test_the_subsets_add_less_than_a_tenth_of_each_interval(name) -> None:
-    """Samples in another order, and so other subsets, move no vote by more than that."""
+    """Samples in another order, and so other subsets, move no vote by more than that.
+
+    Both shrink with the root of the number of problems, so that some problems say it of all.
+    """
     results = unpack(ROOT / f"assets/results/{name}.zip")
     order = np.random.default_rng(1).permutation(len(results.records[0].pool_reward))
-    again = replace(
-        results,
-        records=tuple(
-            replace(
-                record,
-                pool_reward=record.pool_reward[order],
-                pool_answer=record.pool_answer[order],
-                pool_cost=record.pool_cost[order],
-            )
-            for record in results.records
-        ),
+    some = results.records[::4]
+    again = tuple(
+        replace(
+            record,
+            pool_reward=record.pool_reward[order],
+            pool_answer=record.pool_answer[order],
+            pool_cost=record.pool_cost[order],
+        )
+        for record in some
     )
-    for one, two in zip(curves(results), curves(again), strict=True):
+    both = (curves(replace(results, records=records)) for records in (some, again))
+    for one, two in zip(*both, strict=True):
         if one.method in ("mv", "wmv"):
             noise = abs(one.value - two.value) / sqrt(2)
             assert noise < (one.high - one.low) / 10
