@@ -13,20 +13,21 @@ from browser import ROOT
 PACKAGES = ("qalign_core", "qalign_study", "components")
 
 
-def changed_copy(folder: Path, edits: dict[str, tuple[str, str]]) -> Path:
-    """Copy the packages, and replace a text in some files by another one.
+def changed_copy(folder: Path, *edits: tuple[str, str, str]) -> Path:
+    """Copy the packages, compiled as they are, and replace a text in some files by another one.
 
     Args:
         folder: where the copy goes.
-        edits: by the path of a file, a text that it has once, and the text that replaces it.
+        edits: the path of a file, a text that it has once, and the text that replaces it; a new
+            file has the text "".
     """
-    ignore = shutil.ignore_patterns("__pycache__")
+    half_written = shutil.ignore_patterns("*.pyc.*")  # another process compiles the module
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+        shutil.copytree(ROOT / name, folder / name, ignore=half_written)
     (folder / "assets").symlink_to(ROOT / "assets")
     for name in ("app.py", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
-    for path, (old, new) in edits.items():
+    for path, old, new in edits:
         text = (folder / path).read_text("utf-8") if old else ""
         assert text.count(old) == 1 or not old, (path, old)
         (folder / path).write_text(text.replace(old, new) if old else new, "utf-8")

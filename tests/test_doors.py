@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -18,6 +17,7 @@ import gradio as gr
 import httpx
 import pytest
 import uvicorn
+from house import changed_copy
 from tiny_models import save
 from toys import PROMPT, ToyLM, ToyRM
 
@@ -48,20 +48,14 @@ ADDED = '    patience: int = setting(3, "how long to wait", min=0, max=9)\n'
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     """What `doors_client.py` found in a copy with one field more, which the runner applies."""
-    root = tmp_path_factory.mktemp("house")
-    for name in ("qalign_core", "qalign_study", "components"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "app.py", root)
-    for name in ("assets", "docs", "tests"):
-        (root / name).symlink_to(ROOT / name)
-    path = root / "qalign_core" / "run.py"
-    before, after = path.read_text("utf-8").split(AFTER)
-    path.write_text(f"{before}{ADDED}{AFTER}{after}", "utf-8")
-    runner = root / "qalign_core" / "record" / "runner.py"
     applied = "APPLIES = frozenset("
-    text = runner.read_text("utf-8")
-    assert applied in text
-    runner.write_text(text.replace(applied, 'APPLIES = {"patience"} | frozenset('), "utf-8")
+    root = changed_copy(
+        tmp_path_factory.mktemp("house"),
+        ("qalign_core/run.py", AFTER, f"{ADDED}{AFTER}"),
+        ("qalign_core/record/runner.py", applied, 'APPLIES = {"patience"} | frozenset('),
+    )
+    for name in ("docs", "tests"):
+        (root / name).symlink_to(ROOT / name)
     result = subprocess.run(
         [sys.executable, ROOT / "tests" / "doors_client.py", root, "patience", "5"],
         cwd=root,

@@ -99,7 +99,7 @@ NAMED = """(name) => document.querySelector(".qp-cell-0").textContent
 @pytest.mark.parametrize("name", MOVES)
 async def test_a_move_is_one_file(name: str, tmp_path: Path, visit: Any) -> None:
     source, term = MOVES[name]
-    copy = changed_copy(tmp_path, {f"qalign_core/chain/moves/{name}.py": ("", HEAD + source)})
+    copy = changed_copy(tmp_path, (f"qalign_core/chain/moves/{name}.py", "", HEAD + source))
     text = run_in(copy, CHECK, name, term)
     page = await visit(standalone(text, options="autoplay: false"))
     for step in parse_trace(text).steps[1:]:
