@@ -8,24 +8,9 @@ import numpy as np
 from gradio.components import Component
 
 from components.common.options import PRIVATE
+from components.lab import style
 from components.lab.base_rewards import base_rewards
 from components.lab.section import Section, View
-from components.lab.style import (
-    Cell,
-    Figure,
-    Trace,
-    Words,
-    as_float32,
-    bar,
-    cell_text,
-    curve,
-    facts,
-    figure,
-    line_at,
-    note,
-    slider,
-    table,
-)
 from qalign_core.decide.rules import best_reward
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.mixture import MIN_REWARDS, SIZES, Matched, Mixture, fit_mixture, match
@@ -94,13 +79,13 @@ def mixture_of(
     return fitted(rewards), rewards
 
 
-def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
+def match_figure(m: Matched, rewards: tuple[float, ...]) -> style.Figure:
     """One base reward, the largest of n with the Gumbel over it, and the target at beta*(n)."""
-    traces: list[Trace] = []
+    traces: list[style.Trace] = []
     if rewards:
         heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
         traces.append(
-            bar("base", x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
+            style.bar("base", x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
                 name="samples", opacity=0.45, hoverinfo="skip")
         )  # fmt: skip
     lines = [
@@ -113,14 +98,14 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
             ("target at β*(n)", m.tilted.density(m.reward), "target", "dash"),
         ]
     traces += [
-        curve(name, as_float32(m.reward[::3]), as_float32(y[::3]), id_, dash=dash)
+        style.curve(name, style.as_float32(m.reward[::3]), style.as_float32(y[::3]), id_, dash=dash)
         for name, y, id_, dash in lines
     ]
-    mode = [] if m.alignment is None else [line_at(m.alignment.a)]
-    return figure(traces, x="reward", y="density", shapes=mode)
+    mode = [] if m.alignment is None else [style.line_at(m.alignment.a)]
+    return style.figure(traces, x="reward", y="density", shapes=mode)
 
 
-def beta_figure(mixture: Mixture, here: Matched) -> Figure:
+def beta_figure(mixture: Mixture, here: Matched) -> style.Figure:
     """beta*(n) in units of the dominant component's sd against n."""
     sd = mixture.sds[mixture.dominant]
     matches = [match(mixture, n) for n in SIZES]
@@ -129,23 +114,25 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     beta = [m.alignment.beta / sd for m in known if m.alignment]
     spread, of_target = [m.sd / sd for m in known], [m.tilted.sd / sd for m in known if m.tilted]
     traces = [
-        curve("β*(n) / σ", ns, beta, "target", mode=points),
-        curve("sd of best-of-n / σ", ns, spread, best_reward.id, mode=points, width=2, dash="dash"),
-        curve("sd of the target / σ", ns, of_target, "target", width=1.5, dash="dot"),
+        style.curve("β*(n) / σ", ns, beta, "target", mode=points),
+        style.curve(
+            "sd of best-of-n / σ", ns, spread, best_reward.id, mode=points, width=2, dash="dash"
+        ),
+        style.curve("sd of the target / σ", ns, of_target, "target", width=1.5, dash="dot"),
     ]
-    return figure(
+    return style.figure(
         traces,
         x="n",
         y="in units of σ of the upper component",
         xaxis={"type": "log", "tickvals": SIZES},
         yaxis={"rangemode": "tozero"},
-        shapes=[] if here.alignment is None else [line_at(here.n)],
+        shapes=[] if here.alignment is None else [style.line_at(here.n)],
     )
 
 
-def describe(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Words, ...]:
+def describe(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[style.Words, ...]:
     """The numbers that match and the one that does not, and both mixtures as a table."""
-    words: list[Words] = []
+    words: list[style.Words] = []
     if rewards and mixture.bic is not None and mixture.bic_other is not None:
         k = len(mixture.weights)
         fitted = (
@@ -153,29 +140,29 @@ def describe(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[
             f"(BIC {mixture.bic:.1f}; with {3 - k} it is {mixture.bic_other:.1f}, and lower is "
             "better)."
         )
-        words.append(note(fitted))
+        words.append(style.note(fitted))
     d = mixture.dominant
     if m.alignment is None or m.tilted is None or m.gap is None:
-        return (*words, note(m.reason))
+        return (*words, style.note(m.reason))
     from_tail = mixture.weights[d] * m.n
     if from_tail < 32:
         small = (
             f"The formula is asymptotic: about {from_tail:.1f} of the {m.n} samples come from the "
             "upper-tail component, and the paper finds a good fit from about 32 on."
         )
-        words.append(note(small))
-    matched = facts(
+        words.append(style.note(small))
+    matched = style.facts(
         [
-            (f"β*({m.n})", cell_text(m.alignment.beta), "good"),
-            ("… in units of σ", cell_text(m.alignment.beta / mixture.sds[d])),
-            ("Mode of best-of-n: formula", cell_text(m.alignment.a), "good"),
-            ("Mode of best-of-n: exact", cell_text(m.mode), "good"),
+            (f"β*({m.n})", style.cell_text(m.alignment.beta), "good"),
+            ("… in units of σ", style.cell_text(m.alignment.beta / mixture.sds[d])),
+            ("Mode of best-of-n: formula", style.cell_text(m.alignment.a), "good"),
+            ("Mode of best-of-n: exact", style.cell_text(m.mode), "good"),
             ("Gumbel: largest error in probability", f"{m.gap:.3f}"),
-            ("sd of best-of-n", cell_text(m.sd), "bad"),
-            ("sd of the target", cell_text(m.tilted.sd), "bad"),
+            ("sd of best-of-n", style.cell_text(m.sd), "bad"),
+            ("sd of the target", style.cell_text(m.tilted.sd), "bad"),
         ]
     )
-    rows: list[list[Cell]] = []
+    rows: list[list[style.Cell]] = []
     for k in range(len(mixture.weights)):
         name = f"component {k + 1}" + (" (upper tail)" if k == d else "")
         rows.append(
@@ -183,10 +170,10 @@ def describe(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[
              mixture.sds[k]]
         )  # fmt: skip
     headers = ("", "weight", "tilted weight", "mean", "tilted mean", "sd, unchanged")
-    return (*words, matched, table(headers, rows))
+    return (*words, matched, style.table(headers, rows))
 
 
-def match_table(m: Matched) -> Words:
+def match_table(m: Matched) -> style.Words:
     """The densities at every thirtieth point of the grid."""
     columns = [m.reward, m.base, m.maximum]
     headers = ["reward", "model alone", f"best of {m.n}"]
@@ -194,13 +181,13 @@ def match_table(m: Matched) -> Words:
         columns += [m.gumbel, m.tilted.density(m.reward)]
         headers += ["Gumbel", "target at β*"]
     points = range(0, len(m.reward), 30)
-    return table(headers, [[float(column[i]) for column in columns] for i in points])
+    return style.table(headers, [[float(column[i]) for column in columns] for i in points])
 
 
-def size_table(mixture: Mixture) -> Words:
+def size_table(mixture: Mixture) -> style.Words:
     """N against beta*/sigma and what it rests on; a dash where the formula means nothing."""
     sd = mixture.sds[mixture.dominant]
-    rows: list[list[Cell]] = []
+    rows: list[list[style.Cell]] = []
     for n in SIZES:
         m = match(mixture, n)
         a = m.alignment
@@ -208,7 +195,7 @@ def size_table(mixture: Mixture) -> Words:
         rows.append([str(n), beta, c, mode, m.mode, b, m.sd, m.gap])
     headers = ("n", "β*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
                "Gumbel's largest error")  # fmt: skip
-    return table(headers, rows)
+    return style.table(headers, rows)
 
 
 def draw(
@@ -242,11 +229,11 @@ def controls() -> list[Component]:
     n = gr.Radio([str(n) for n in SIZES], value="32", label="n", elem_id="lab-n", min_width=260)
     with gr.Column() as column:
         sliders = [
-            slider("share", "Weight 2, %", 0, 100, 40, 1),
-            slider("mean1", "Mean 1", -4, 4, -1.5, 0.1),
-            slider("sd1", "sd 1", 0.2, 3, 0.8, 0.1),
-            slider("mean2", "Mean 2", -4, 4, 1.0, 0.1),
-            slider("sd2", "sd 2", 0.2, 3, 1.0, 0.1),
+            style.slider("share", "Weight 2, %", 0, 100, 40, 1),
+            style.slider("mean1", "Mean 1", -4, 4, -1.5, 0.1),
+            style.slider("sd1", "sd 1", 0.2, 3, 0.8, 0.1),
+            style.slider("mean2", "Mean 2", -4, 4, 1.0, 0.1),
+            style.slider("sd2", "sd 2", 0.2, 3, 1.0, 0.1),
         ]
     pasted = gr.Textbox(visible=False, label="Rewards of samples for one prompt", lines=3,
                         placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip

@@ -4,21 +4,9 @@ import gradio as gr
 import numpy as np
 from gradio.components import Component
 
+from components.lab import style
 from components.lab.chain import strip_table
 from components.lab.section import Section, View
-from components.lab.style import (
-    Figure,
-    Words,
-    bar,
-    cell_text,
-    curve,
-    element,
-    facts,
-    figure,
-    note,
-    over_steps,
-    table_at,
-)
 from qalign_study.exact.convergence import distances
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_study.exact.world import World, by_reward, label
@@ -29,7 +17,7 @@ STEPS = 128
 MISTAKE_OPTIONS = 40
 
 
-def wrong_figure(b: Broken, title: str) -> Figure:
+def wrong_figure(b: Broken, title: str) -> style.Figure:
     """The responses that differ most: the exact target beside what the wrong rule samples."""
     gap = np.abs(b.limit - b.chain.target)
     largest = set(np.argsort(-gap, kind="stable")[:MISTAKE_OPTIONS].tolist())
@@ -37,13 +25,13 @@ def wrong_figure(b: Broken, title: str) -> Figure:
     names = [label(b.chain.states[a]) for a in order]
     place = list(range(len(order)))
     traces = [
-        bar("target", x=place, y=b.chain.target[order], name="exact target",
+        style.bar("target", x=place, y=b.chain.target[order], name="exact target",
             customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
-        bar("wrong", x=place, y=b.limit[order], name=title.lower(), hatched=5,
+        style.bar("wrong", x=place, y=b.limit[order], name=title.lower(), hatched=5,
             hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     every = max(1, len(order) // 4)  # so few that a phone need not turn them
-    return figure(
+    return style.figure(
         traces,
         x=f"the {len(order)} responses that differ most",
         y="probability",
@@ -57,37 +45,39 @@ def wrong_figure(b: Broken, title: str) -> Figure:
     )
 
 
-def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Figure:
+def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> style.Figure:
     """The right rule goes on falling; the wrong one levels off at its distance."""
     t = np.arange(len(right))
     traces = [
-        curve("right rule", t, np.where(right > 1e-15, right, np.nan), "chain", "number"),
-        curve("this mistake", t, wrong, "wrong", "number"),
-        curve("where it ends", t[[0, -1]], [b.distance] * 2, "base", "", width=1.5, dash="dash"),
+        style.curve("right rule", t, np.where(right > 1e-15, right, np.nan), "chain", "number"),
+        style.curve("this mistake", t, wrong, "wrong", "number"),
+        style.curve(
+            "where it ends", t[[0, -1]], [b.distance] * 2, "base", "", width=1.5, dash="dash"
+        ),
     ]
-    return over_steps(traces, [*wrong, *right[right > 1e-15]])
+    return style.over_steps(traces, [*wrong, *right[right > 1e-15]])
 
 
-def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
+def facts_of(b: Broken, idle: bool) -> tuple[style.Words, ...]:
     """How wrong, in three numbers, and a word where nothing is lost here."""
-    cards = facts(
+    cards = style.facts(
         [
-            ("Distance from the target that remains", cell_text(b.distance), "bad"),
-            ("Mean |y|: right rule", cell_text(b.mean_length[1]), "good"),
-            ("Mean |y|: this mistake", cell_text(b.mean_length[0]), "bad"),
+            ("Distance from the target that remains", style.cell_text(b.distance), "bad"),
+            ("Mean |y|: right rule", style.cell_text(b.mean_length[1]), "good"),
+            ("Mean |y|: this mistake", style.cell_text(b.mean_length[0]), "bad"),
             ("Mean reward: right rule", f"{signed(b.mean_reward[1])} SD", "good"),
             ("Mean reward: this mistake", f"{signed(b.mean_reward[0])} SD", "bad"),
         ]
     )
     if idle:
         needed = "At sharpness 1 the rule does not use these probabilities: raise the sharpness."
-        return cards, note(needed)
+        return cards, style.note(needed)
     if b.distance < 1e-3:
         harmless = (
             "With this language model, reward and β the mistake does little harm. Try another "
             "language model, another reward or a larger β."
         )
-        return cards, note(harmless)
+        return cards, style.note(harmless)
     return (cards,)
 
 
@@ -98,10 +88,10 @@ def draw(world: World, beta: float, title: str) -> View:
     right, wrong = distances(world.chain(beta), STEPS), distances(b.chain, STEPS)
     stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
-    numbers = table_at(stops, {"right rule": right, "this mistake": wrong})
+    numbers = style.table_at(stops, {"right rule": right, "this mistake": wrong})
     distance = wrong_distance_figure(right, wrong, b), numbers
     idle = title in SHARP_MISTAKES and world.sharpness == 1.0
-    return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, distance))
+    return View((style.element("p.say", rule.why), *facts_of(b, idle)), (bars, distance))
 
 
 def controls() -> list[Component]:

@@ -7,26 +7,8 @@ import numpy as np
 from gradio.components import Component
 
 from components.common.options import PRIVATE
+from components.lab import style
 from components.lab.section import Section, View
-from components.lab.style import (
-    Cell,
-    Figure,
-    Words,
-    as_float32,
-    bar,
-    cell_text,
-    curve,
-    dot,
-    facts,
-    figure,
-    over_steps,
-    percent,
-    scatter,
-    slider,
-    table,
-    table_at,
-    title,
-)
 from qalign_core.types import Array
 from qalign_study.exact.convergence import (
     acceptance_rate,
@@ -93,7 +75,7 @@ def progress(world: World, beta: float, t: int, selection: str) -> Progress:
     return Progress(chain, t, selection, exact, walked[t], empirical, floor, visited)
 
 
-def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") -> Figure:
+def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") -> style.Figure:
     """All responses, lowest reward first: the model alone, the exact target, and `distribution`."""
     order = by_reward(chain)
     place = np.arange(len(order))
@@ -103,19 +85,19 @@ def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") 
         f"{text} · reward {signed(r)}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
     traces = [
-        bar("target", x=place, y=chain.target[order], name="exact target",
+        style.bar("target", x=place, y=chain.target[order], name="exact target",
             customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
-        scatter(x=place, y=chain.base[order], name="model alone", mode="lines",
+        style.scatter(x=place, y=chain.base[order], name="model alone", mode="lines",
                 line={"color": colour("base"), "width": 1.5, "shape": "hvh"},
                 hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     if distribution is not None:
         traces.append(
-            scatter(x=place, y=distribution[order], name=name, mode="markers",
+            style.scatter(x=place, y=distribution[order], name=name, mode="markers",
                     marker={"color": colour("chain"), "size": 6, "symbol": "circle"},
                     hovertemplate="%{y:.4f}")
         )  # fmt: skip
-    return figure(
+    return style.figure(
         traces,
         x=LETTERED,
         y="probability",
@@ -124,14 +106,14 @@ def strip(chain: ExactChain, distribution: Array | None = None, name: str = "") 
             "ticktext": [f"{labels[k]}<br>{signed(chain.rewards[order[k]], 1)}" for k in ticks],
             "tickangle": 0,
             "hoverformat": " ",
-            "title": {**title(LETTERED), "standoff": 12},
+            "title": {**style.title(LETTERED), "standoff": 12},
         },
         margin={"b": 72},
         bargap=0.05,
     )
 
 
-def distance_figure(p: Progress) -> Figure:
+def distance_figure(p: Progress) -> style.Figure:
     """Total variation against t on a log axis, with the slope and the noise floor."""
     t = np.arange(len(p.exact))
     resolved = np.where(p.exact > 1e-15, p.exact, np.nan)  # below this it is rounding
@@ -139,22 +121,22 @@ def distance_figure(p: Progress) -> Figure:
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
     factor = second_eigenvalue(p.chain)
     slope = p.exact[anchor] * np.power(factor, (t - anchor).astype(float))
-    visible_slope = as_float32(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
+    visible_slope = style.as_float32(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
     eigenvalue = f"in the long run × {factor:.3f} per step (second eigenvalue)"
     thin = {"width": 1.5, "dash": "dash"}
     traces = [
-        curve("exact chain", t, as_float32(resolved), "chain", "number"),
-        curve(eigenvalue, t, visible_slope, "base", "", **thin),
+        style.curve("exact chain", t, style.as_float32(resolved), "chain", "number"),
+        style.curve(eigenvalue, t, visible_slope, "base", "", **thin),
     ]
     if p.empirical is not None and p.visited is not None:
         noise, ends = noise_name(p), [0, len(t) - 1]
         traces += [
-            curve(where_name(p), t, as_float32(p.empirical), "chain", width=1),
-            curve(visited_name(p), t, as_float32(p.visited), "accepted", width=2.5),
-            curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
+            style.curve(where_name(p), t, style.as_float32(p.empirical), "chain", width=1),
+            style.curve(visited_name(p), t, style.as_float32(p.visited), "accepted", width=2.5),
+            style.curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
         ]
-    traces.append(dot(p.t, max(p.here, 1e-15), "chain", name=f"t = {p.t}"))
-    return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
+    traces.append(style.dot(p.t, max(p.here, 1e-15), "chain", name=f"t = {p.t}"))
+    return style.over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
 
 
 def where_name(p: Progress) -> str:
@@ -173,41 +155,43 @@ def noise_name(p: Progress) -> str:
     return f"noise of {n} {'draw' if n == 1 else 'draws'} from the target"
 
 
-def facts_of(p: Progress) -> Words:
+def facts_of(p: Progress) -> style.Words:
     """The numbers that matter at step t."""
     below = np.nonzero(p.exact < 1e-10)[0]
     rows = [
-        (f"Distance to the target at t = {p.t}", cell_text(p.here)),
+        (f"Distance to the target at t = {p.t}", style.cell_text(p.here)),
         ("Falls below 10⁻¹⁰", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
-        ("Expected acceptance", percent(acceptance_rate(p.chain))),
+        ("Expected acceptance", style.percent(acceptance_rate(p.chain))),
         (
             "Target’s distance from the model",
             f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats",
         ),
     ]
     if p.visited is not None:
-        rows[0] = (f"Distance of where the chains are at t = {p.t}", cell_text(p.here))
-        rows[1] = (noise_name(p).capitalize(), cell_text(p.floor))
-        visited = cell_text(float(p.visited[p.t]))
+        rows[0] = (f"Distance of where the chains are at t = {p.t}", style.cell_text(p.here))
+        rows[1] = (noise_name(p).capitalize(), style.cell_text(p.floor))
+        visited = style.cell_text(float(p.visited[p.t]))
         rows.insert(1, ("Distance of their time shares so far, which vote", visited))
-    return facts(rows)
+    return style.facts(rows)
 
 
-def strip_table(chain: ExactChain, distribution: Array | None = None, name: str = "") -> Words:
+def strip_table(
+    chain: ExactChain, distribution: Array | None = None, name: str = ""
+) -> style.Words:
     """Every response, best reward first: reward, model alone, target, and what is shown."""
     headers = ["response", "reward", "|y|", "model alone", "exact target"]
     columns = [chain.rewards, chain.base, chain.target]
     if distribution is not None:
         headers.append(name)
         columns.append(distribution)
-    rows: list[list[Cell]] = []
+    rows: list[list[style.Cell]] = []
     for a in by_reward(chain)[::-1]:
         reward, *rest = (float(column[a]) for column in columns)
         rows.append([label(chain.states[a]), reward, len(chain.states[a]), *rest])
-    return table(headers, rows)
+    return style.table(headers, rows)
 
 
-def distance_table(p: Progress) -> Words:
+def distance_table(p: Progress) -> style.Words:
     """Total variation at every step that Play stops at."""
     curves = {"exact chain": p.exact}
     if p.empirical is not None and p.visited is not None:
@@ -216,7 +200,7 @@ def distance_table(p: Progress) -> Words:
             visited_name(p): p.visited,
             "noise floor": np.full(len(p.exact), p.floor),
         }
-    return table_at(STOPS, curves)
+    return style.table_at(STOPS, curves)
 
 
 def draw(world: World, beta: float, t: float, selection: str) -> View:
@@ -229,7 +213,7 @@ def draw(world: World, beta: float, t: float, selection: str) -> View:
 
 def controls() -> list[Component]:
     """The step, and what is shown of it; Play moves the step."""
-    t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
+    t = style.slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
     play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
     selection = gr.Radio(
         [(name.partition(",")[0], name) for name in CHAIN_COUNTS],

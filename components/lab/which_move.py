@@ -5,22 +5,8 @@ from functools import lru_cache
 import numpy as np
 from gradio.components import Component
 
+from components.lab import style
 from components.lab.section import Section, View
-from components.lab.style import (
-    Figure,
-    Words,
-    cell_text,
-    curve,
-    dot,
-    facts,
-    figure,
-    line_at,
-    note,
-    over_steps,
-    slider,
-    table,
-    table_at,
-)
 from qalign_study.exact.bench import chain_of_fields as chain
 from qalign_study.exact.convergence import distances, second_eigenvalue, steps_within
 from qalign_study.exact.law import ExactChain
@@ -47,26 +33,26 @@ def gaps(copies: int, share: int) -> tuple[float, float]:
     return alone, mixed
 
 
-def map_figure(copies: int, share: int) -> Figure:
+def map_figure(copies: int, share: int) -> style.Figure:
     """How many times as fast the mixture is, by how much the fields depend on each other."""
     ratios = [mixed / alone for alone, mixed in (gaps(each, share) for each in COPIES)]
     alone, mixed = gaps(copies, share)
     traces = [
-        curve(f"{share}% block moves", COPIES, ratios, "chain", ".2f", showlegend=False),
-        curve(f"{ALONE}: 1", [0, 100], [1, 1], "base", "", dash="dash"),
-        dot(copies, mixed / alone, "chain", name="your settings"),
+        style.curve(f"{share}% block moves", COPIES, ratios, "chain", ".2f", showlegend=False),
+        style.curve(f"{ALONE}: 1", [0, 100], [1, 1], "base", "", dash="dash"),
+        style.dot(copies, mixed / alone, "chain", name="your settings"),
     ]
-    return figure(
+    return style.figure(
         traces,
         x="fields that copy the one before, %",
         y="times as fast as suffix moves",
         xaxis={"range": [-3, 103]},
         yaxis={"rangemode": "tozero"},
-        shapes=[line_at(copies)],
+        shapes=[style.line_at(copies)],
     )
 
 
-def describe(copies: int, share: int) -> tuple[Words, ...]:
+def describe(copies: int, share: int) -> tuple[style.Words, ...]:
     """The verdict and its numbers."""
     alone, mixed = gaps(copies, share)
     ratio, speed = mixed / alone, f"{number(mixed / alone, 2)} times as fast in the long run"
@@ -87,20 +73,20 @@ def describe(copies: int, share: int) -> tuple[Words, ...]:
     better = ("good",) if ratio > 1 else ()
     steps = [steps_within(each) for each in both(copies, share)]
     rows = [
-        (f"Steps to within 1% of the target, {ALONE}", cell_text(steps[0])),
-        (f"Steps to within 1% of the target, {MIXED}", cell_text(steps[1]), *better),
+        (f"Steps to within 1% of the target, {ALONE}", style.cell_text(steps[0])),
+        (f"Steps to within 1% of the target, {MIXED}", style.cell_text(steps[1]), *better),
         (f"Distance lost per step (spectral gap), {ALONE}", f"{100 * alone:.2f}%"),
         (f"Distance lost per step (spectral gap), {MIXED}", f"{100 * mixed:.2f}%", *better),
     ]
-    return note(verdict), facts(rows)
+    return style.note(verdict), style.facts(rows)
 
 
-def map_table(share: int) -> Words:
+def map_table(share: int) -> style.Words:
     """Both gaps at every place of the map."""
     rows = [(f"{each}%", alone, mixed, mixed / alone)
             for each in COPIES for alone, mixed in [gaps(each, share)]]  # fmt: skip
     heads = ("copies", f"spectral gap, {ALONE}", f"spectral gap, {MIXED}", "times as fast")
-    return table(heads, rows)
+    return style.table(heads, rows)
 
 
 def draw(copies: float, share: float) -> View:
@@ -109,11 +95,11 @@ def draw(copies: float, share: float) -> View:
     alone, mixed = (distances(each, STEPS) for each in both(*at))
     t = np.arange(len(alone))
     traces = [
-        curve(ALONE, t, alone, "base", "number", dash="dash"),
-        curve(MIXED, t, mixed, "chain", "number"),
+        style.curve(ALONE, t, alone, "base", "number", dash="dash"),
+        style.curve(MIXED, t, mixed, "chain", "number"),
     ]
-    distance = over_steps(traces, [*alone, *mixed])
-    numbers = table_at(STOPS, {ALONE: alone, MIXED: mixed})
+    distance = style.over_steps(traces, [*alone, *mixed])
+    numbers = style.table_at(STOPS, {ALONE: alone, MIXED: mixed})
     return View(describe(*at), ((distance, numbers), (map_figure(*at), map_table(at[1]))))
 
 
@@ -121,8 +107,10 @@ def controls() -> list[Component]:
     """How the fields depend on each other, and how many moves are block moves."""
     label = "A field copies the one before it, % of the time"
     return [
-        slider("copies", label, 0, 100, 0, COPIES[1], min_width=260),
-        slider("share-blocks", "Steps that are block moves, %", 10, 90, 50, 10, min_width=260),
+        style.slider("copies", label, 0, 100, 0, COPIES[1], min_width=260),
+        style.slider(
+            "share-blocks", "Steps that are block moves, %", 10, 90, 50, 10, min_width=260
+        ),
     ]
 
 

@@ -9,22 +9,8 @@ import gradio as gr
 from gradio.components import Component
 
 from components.common.style import band_of, curve_of
+from components.lab import style
 from components.lab.section import Section, View
-from components.lab.style import (
-    Figure,
-    Trace,
-    Words,
-    cell_text,
-    curve,
-    facts,
-    figure,
-    line_at,
-    note,
-    percent,
-    scatter,
-    slider,
-    table,
-)
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import RULES, chain_vote, weighted_vote
 from qalign_core.errors import QAlignError
@@ -79,16 +65,16 @@ def simulated() -> dict[str, list[float]]:
     return worlds
 
 
-def curve_figure(study: Exploration) -> Figure:
+def curve_figure(study: Exploration) -> style.Figure:
     """How often each method is right against compute, with any of n, which no rule can exceed."""
-    traces: list[Trace] = []
+    traces: list[style.Trace] = []
     for method in RULES:
         rates = [study.rate(method, place) for place in range(len(study.ns))]
         low, high = zip(*(rate.band or (0.0, 1.0) for rate in rates), strict=True)
         look = curve_of(method, name=curve_name(method), hovertemplate="%{y:.1%}")
         traces += [
-            scatter(**band_of(method, study.ns, low, high), legendgroup=method),
-            scatter(x=study.ns, y=[r.value for r in rates], **look, legendgroup=method),
+            style.scatter(**band_of(method, study.ns, low, high), legendgroup=method),
+            style.scatter(x=study.ns, y=[r.value for r in rates], **look, legendgroup=method),
         ]
     ends, ceiling = (
         [study.ns[0], study.ns[-1]],
@@ -96,10 +82,10 @@ def curve_figure(study: Exploration) -> Figure:
     )
     thin = {"width": 1, "showlegend": False}
     traces += [
-        curve(ceiling, study.ns, study.any_of, "base", ".1%", width=2, dash="dot"),
-        curve("one sample", ends, [study.one] * 2, "base", ".2%", **thin),
+        style.curve(ceiling, study.ns, study.any_of, "base", ".1%", width=2, dash="dot"),
+        style.curve("one sample", ends, [study.one] * 2, "base", ".2%", **thin),
     ]
-    return figure(
+    return style.figure(
         traces,
         x="compute, in samples",
         y="right",
@@ -112,7 +98,7 @@ def curve_figure(study: Exploration) -> Figure:
     )
 
 
-def map_figure(study: Exploration) -> Figure:
+def map_figure(study: Exploration) -> style.Figure:
     """QAlign minus weighted vote in many worlds, where shipped sets lie, and this world."""
     worlds, here = simulated(), study.near_misses.value
     colours = [
@@ -123,7 +109,7 @@ def map_figure(study: Exploration) -> Figure:
     points = [100 * d for d in worlds["difference"]]
     sets = shipped()
     traces = [
-        scatter(x=worlds["one"], y=[1 - y for y in worlds["near_miss"]], mode="markers",
+        style.scatter(x=worlds["one"], y=[1 - y for y in worlds["near_miss"]], mode="markers",
                 name="a world of the model", showlegend=False,
                 marker={"symbol": "square", "size": 17, "color": points, "colorscale": colours,
                         "cmin": -25, "cmax": 25, "line": {"width": 0},
@@ -132,7 +118,7 @@ def map_figure(study: Exploration) -> Figure:
                                      "thickness": 10, "tickformat": "+d", "len": 1}},
                 customdata=points,
                 hovertemplate="QAlign − weighted vote: %{customdata:+.1f} points<extra></extra>"),
-        scatter(x=[s.one for s in sets], y=[1 - s.near_miss for s in sets], mode="markers",
+        style.scatter(x=[s.one for s in sets], y=[1 - s.near_miss for s in sets], mode="markers",
                 name="shipped sets, measured",
                 marker={"symbol": "star", "size": 13, "color": "#1d2430",
                         "line": {"color": "white", "width": 1.5}},
@@ -141,11 +127,12 @@ def map_figure(study: Exploration) -> Figure:
     ]  # fmt: skip
     if here is not None and study.one > 0:
         traces.append(
-            scatter(x=[study.one], y=[1 - min(here, MOST)], mode="markers", name="your settings",
+            style.scatter(x=[study.one], y=[1 - min(here, MOST)], mode="markers",
+                    name="your settings",
                     marker={"symbol": "circle-open", "size": 18, "color": "#1d2430",
                             "line": {"width": 3}}, hoverinfo="skip")
         )  # fmt: skip
-    return figure(
+    return style.figure(
         traces,
         x="one sample in … is right",
         y="the reward prefers the right one",
@@ -158,11 +145,11 @@ def map_figure(study: Exploration) -> Figure:
         yaxis={"type": "log", "tickvals": [1 - share for share in NEAR_MISS_TICKS],
                "ticktext": [f"{100 * share:g}%" for share in NEAR_MISS_TICKS],
                "range": [math.log10(1 - LEAST), math.log10(1 - MOST)]},
-        shapes=[line_at(1 / 300)],
+        shapes=[style.line_at(1 / 300)],
     )  # fmt: skip
 
 
-def describe(study: Exploration) -> tuple[Words, ...]:
+def describe(study: Exploration) -> tuple[style.Words, ...]:
     """Describe the result in this world, with its uncertainty."""
     n, ceiling = study.ns[-1], float(study.any_of[-1])
     ahead = study.difference(chain_vote.id, weighted_vote.id)
@@ -175,13 +162,13 @@ def describe(study: Exploration) -> tuple[Words, ...]:
         verdict = "Here the difference is not significant, and the vote comes without the wait"
     more = (
         f" No rule that chooses among those samples can be right more often than "
-        f"{percent(ceiling)}; the chain has {percent(right)}."
+        f"{style.percent(ceiling)}; the chain has {style.percent(right)}."
         if least > ceiling
         else ""
     )
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
-        ("One sample is right", f"1 time in {cell_text(round(1 / study.one))}"),
-        (f"At least one of {n} is right", percent(ceiling)),
+        ("One sample is right", f"1 time in {style.cell_text(round(1 / study.one))}"),
+        (f"At least one of {n} is right", style.percent(ceiling)),
         ("QAlign", _band(study, chain_vote.id), "good"),
         *((curve_name(each), _band(study, each)) for each in RULES if each != chain_vote.id),
     ]
@@ -191,7 +178,7 @@ def describe(study: Exploration) -> tuple[Words, ...]:
         f"simulated on the same {study.right[chain_vote.id].shape[1]} problems. “One sample is "
         f"right” and “At least one of {n} is right” are exact."
     )
-    return note(sentence), facts(cards)
+    return style.note(sentence), style.facts(cards)
 
 
 def _rate(study: Exploration, method: str) -> tuple[float, float, float]:
@@ -204,10 +191,10 @@ def _rate(study: Exploration, method: str) -> tuple[float, float, float]:
 
 def _band(study: Exploration, method: str) -> str:
     value, low, high = _rate(study, method)
-    return f"{percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{style.percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
 
 
-def curve_table(study: Exploration) -> Words:
+def curve_table(study: Exploration) -> style.Words:
     """Every method at every budget."""
     rows = [
         (
@@ -217,10 +204,10 @@ def curve_table(study: Exploration) -> Words:
         )
         for k, n in enumerate(study.ns)
     ]
-    return table(("samples", *(curve_name(method) for method in RULES), "any of n"), rows)
+    return style.table(("samples", *(curve_name(method) for method in RULES), "any of n"), rows)
 
 
-def map_table() -> Words:
+def map_table() -> style.Words:
     """The shipped sets, then the worlds of the map."""
     worlds = simulated()
     rows: list[tuple[str | float | None, ...]] = [
@@ -233,7 +220,7 @@ def map_table() -> Words:
         )
     ]
     heads = ("", "one sample", "prefers the right one", "pairs", "QAlign − weighted vote, points")
-    return table(heads, rows)
+    return style.table(heads, rows)
 
 
 def draw(
@@ -250,11 +237,11 @@ def controls() -> list[Component]:
     """The settings of the problems, the models and the budget."""
     label, info = "Near misses ranked correctly, %", "two solutions that differ in one decision"
     return [
-        slider("decisions", "Decisions in a solution", 2, 20, 12, 1),
-        slider("chance", "Probability that each is right, %", 30, 95, 60, 1),
-        slider("near-miss", label, 55, 100, 98, 1, info=info),
-        slider("worth-beta", "β (a right decision is worth 1)", 0.05, 2, 0.3, 0.05),
-        slider("agree", "Wrong answers that agree, %", 0, 100, 0, 1),
+        style.slider("decisions", "Decisions in a solution", 2, 20, 12, 1),
+        style.slider("chance", "Probability that each is right, %", 30, 95, 60, 1),
+        style.slider("near-miss", label, 55, 100, 98, 1, info=info),
+        style.slider("worth-beta", "β (a right decision is worth 1)", 0.05, 2, 0.3, 0.05),
+        style.slider("agree", "Wrong answers that agree, %", 0, 100, 0, 1),
         gr.Radio(list(BUDGETS), value="256", label="Compute, in samples", elem_id="lab-budget",
                  min_width=200),
     ]  # fmt: skip

@@ -4,21 +4,8 @@ import numpy as np
 from gradio.components import Component
 
 from components.common.style import curve_of
+from components.lab import style
 from components.lab.section import Section, View
-from components.lab.style import (
-    Figure,
-    Words,
-    cell_text,
-    curve,
-    facts,
-    figure,
-    line_at,
-    note,
-    percent,
-    scatter,
-    slider,
-    table,
-)
 from qalign_core.decide.rules import RULES, best_reward, chain_vote
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
@@ -36,15 +23,17 @@ SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
 
 
-def method_figure(results: tuple[Outcome, ...], what: str) -> Figure:
+def method_figure(results: tuple[Outcome, ...], what: str) -> style.Figure:
     """Expected accuracy or proxy reward of every method against n ("accuracy" or "proxy")."""
     traces = []
     for id_ in RULES:
         mine = [o for o in results if o.method == id_]
         look = curve_of(id_, name=curve_name(id_), hovertemplate="%{y:.3f}")
-        traces.append(scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **look))
+        traces.append(
+            style.scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **look)
+        )
     accuracy = what == "accuracy"
-    return figure(
+    return style.figure(
         traces,
         x="n: samples, or states of one chain",
         y="share of right answers: P(A)" if accuracy else "proxy reward of the answer",
@@ -53,20 +42,20 @@ def method_figure(results: tuple[Outcome, ...], what: str) -> Figure:
     )
 
 
-def target_figure(example: Example) -> Figure:
+def target_figure(example: Example) -> style.Figure:
     """Share of A, B and C under the target against beta, with this beta and where C takes over."""
     shares = target_over_beta(example, BETAS)
     looks = (("chain", "solid"), ("base", "dot"), ("wrong", "dash"))
     traces = [
-        curve(f"{ANSWERS[k]}: {MEANINGS[k]}", BETAS, shares[:, k], id_, dash=dash)
+        style.curve(f"{ANSWERS[k]}: {MEANINGS[k]}", BETAS, shares[:, k], id_, dash=dash)
         for k, (id_, dash) in enumerate(looks)
     ]
-    shapes = [line_at(example.beta, color=colour("target"), width=2)]
+    shapes = [style.line_at(example.beta, color=colour("target"), width=2)]
     if BETAS[0] < example.hack_beta < BETAS[-1]:
         shapes.append({"type": "rect", "x0": BETAS[0], "x1": example.hack_beta, "yref": "paper",
                        "y0": 0, "y1": 1, "fillcolor": colour("wrong"), "opacity": 0.12,
                        "line": {"width": 0}})  # fmt: skip
-    return figure(
+    return style.figure(
         traces,
         x="β: small follows the reward",
         y="share of the target",
@@ -76,18 +65,26 @@ def target_figure(example: Example) -> Figure:
     )
 
 
-def story(example: Example, results: tuple[Outcome, ...]) -> tuple[Words, ...]:
+def story(example: Example, results: tuple[Outcome, ...]) -> tuple[style.Words, ...]:
     """Both halves of it, in words and numbers of this setting."""
     last = {o.method: o for o in results if o.n == SAMPLES[-1]}
     best = max((o for o in results if o.method == best_reward.id), key=lambda o: o.accuracy)
     right, _, hack = (float(p) for p in example.target())
-    cards = facts(
+    cards = style.facts(
         [
-            (f"Best-of-n at n = {SAMPLES[-1]}", percent(last[best_reward.id].accuracy), "bad"),
-            ("… its best", f"{percent(best.accuracy)} at n = {best.n}"),
-            (f"QAlign chain at n = {SAMPLES[-1]}", percent(last[chain_vote.id].accuracy), "good"),
-            ("Target: share of A, the right one", percent(right)),
-            ("Target: share of C, the hack", percent(hack)),
+            (
+                f"Best-of-n at n = {SAMPLES[-1]}",
+                style.percent(last[best_reward.id].accuracy),
+                "bad",
+            ),
+            ("… its best", f"{style.percent(best.accuracy)} at n = {best.n}"),
+            (
+                f"QAlign chain at n = {SAMPLES[-1]}",
+                style.percent(last[chain_vote.id].accuracy),
+                "good",
+            ),
+            ("Target: share of A, the right one", style.percent(right)),
+            ("Target: share of C, the hack", style.percent(hack)),
         ]
     )
     if example.beta < example.hack_beta:
@@ -108,24 +105,24 @@ def story(example: Example, results: tuple[Outcome, ...]) -> tuple[Words, ...]:
             "samples it always finds the hack: its proxy reward climbs while its accuracy "
             "collapses."
         )
-    return cards, note(words)
+    return cards, style.note(words)
 
 
-def outcome_table(results: tuple[Outcome, ...]) -> Words:
+def outcome_table(results: tuple[Outcome, ...]) -> style.Words:
     """Every method at every n."""
-    return table(
+    return style.table(
         ("method", "n", "P(A), accuracy", "P(B)", "P(C)", "proxy reward"),
         [(curve_name(o.method), str(o.n), *o.answers, o.proxy) for o in results],
     )
 
 
-def target_table(example: Example) -> Words:
+def target_table(example: Example) -> style.Words:
     """The three shares at a few betas."""
     betas = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, example.beta)
     shares = target_over_beta(example, betas)
-    return table(
+    return style.table(
         ("β", "A", "B", "C"),
-        [(cell_text(b), *map(float, row)) for b, row in zip(betas, shares, strict=True)],
+        [(style.cell_text(b), *map(float, row)) for b, row in zip(betas, shares, strict=True)],
     )
 
 
@@ -143,9 +140,9 @@ def draw(hack_percent: float, hack_reward: float, beta: float) -> View:
 def controls() -> list[Component]:
     """The hack's share and reward, and beta."""
     return [
-        slider("hack-mass", "Hack C: share of the LM, %", 0.1, 20, 1, 0.1),
-        slider("hack-reward", "Hack C: its reward", 1.5, 8, 3, 0.1),
-        slider("hack-beta", "β, in units of this reward", 0.1, 5, 1, 0.05),
+        style.slider("hack-mass", "Hack C: share of the LM, %", 0.1, 20, 1, 0.1),
+        style.slider("hack-reward", "Hack C: its reward", 1.5, 8, 3, 0.1),
+        style.slider("hack-beta", "β, in units of this reward", 0.1, 5, 1, 0.05),
     ]
 
 
