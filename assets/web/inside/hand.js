@@ -3,24 +3,19 @@ import { term } from "../dictionary.js";
 import { differs, put, set, show, swap } from "../dom.js";
 import { button, h } from "../player/drawing.js";
 import { stateOf } from "../player/numbers.js";
-import { answerText, brief, fixed, keepVerdict, many, plain, signed } from "../player/words.js";
-import { bestBefore, chainsBest, keepBest, logTarget } from "./game.js";
+import { keepVerdict, many } from "../player/words.js";
+import { drawJudgement } from "./judgement.js";
+import { handGame } from "./match.js";
 import { shadedText } from "./shaded.js";
 
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {import("./ask.js").Judged} Judged */
-/** @typedef {import("./ask.js").Text} Text */
 /** @typedef {import("./ask.js").TokenScore} TokenScore */
 /** @typedef {import("./inside.js").Tools} Tools */
 /** @typedef {{ ids: number[], pieces: string[], finished: boolean, from: string,
  *   scores?: TokenScore[] }} Base */
 
-const MOVES = 30;
 const LONGEST = 2000; // characters, as components/watch/inside.py has it
-const NEVER = "−∞";
-
-/** @param {number | null} x */
-const number = (x) => (x === null ? NEVER : fixed(x));
 
 /** @param {Tools} tools */
 export function handTab(tools) {
@@ -34,7 +29,7 @@ export function handTab(tools) {
   const keptNote = h("p.small");
   const status = h("p.status", { role: "status" });
   const result = h("div.result");
-  const game = h("div.game");
+  const game = handGame(tools, { begin: startFromDraft, leave: followChain });
   const hint = h("p.hint", "Write a proposal yourself. Press a token to ", term("cut", "cut"),
     " before it, continue in your own words, then let the model continue, or end the text. "
       + "You see both models’ numbers and the acceptance probability. ",
@@ -42,7 +37,7 @@ export function handTab(tools) {
     term("alpha", "acceptance probability"),
     " makes up for how often the model proposes a text, not for how often you do.");
   const nodes = [hint, from, ...text.nodes, keptNote,
-    h("div.write", words, h("div.do-row", modelGoesOn, endHere)), status, result, game];
+    h("div.write", words, h("div.do-row", modelGoesOn, endHere)), status, result, game.node];
   // what is typed is for the words, not for the player
   words.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") event.stopPropagation();
@@ -56,9 +51,6 @@ export function handTab(tools) {
   let busy = false;
   let mine = false; // the text is the visitor's, and stays where the player goes
   let seed = 0;
-  /** @type {{ chain: number, step: number, of: number, best: number | null, moves: number }
-   *   | null} */
-  let played = null;
 
   /** @param {Base} next */
   function start(next) {
@@ -116,105 +108,30 @@ export function handTab(tools) {
   /** @param {Judged} judgement */
   function judge(judgement) {
     const { trace } = tools.view();
-    const { header } = trace;
     for (const text of [judgement.old, judgement.new]) keepVerdict(trace, text);
-    const rows = /** @type {[string, string, string][]} */ ([
-      ["Tokens", String(judgement.old.tokens.length), String(judgement.new.tokens.length)],
-      ["Answer", answerText(trace, judgement.old.answer), answerText(trace, judgement.new.answer)],
-      ["ln p: how likely the model writes it", number(judgement.old.log_prob),
-        number(judgement.new.log_prob)],
-      ["r: its reward", fixed(judgement.old.reward), fixed(judgement.new.reward)],
-      ["ln π, up to a constant", number(judgement.old.log_target),
-        number(judgement.new.log_target)],
-    ]);
-    const alpha = judgement.log_alpha === null ? 0 : Math.exp(judgement.log_alpha);
-    const gain = judgement.gain === null
-      ? "The model, as sampled, never writes this text: under the target it has no weight at all."
-      : `ln π(y′) − ln π(y) = ${signed(judgement.gain)}: the target gives your text `
-        + `${brief(Math.exp(Math.max(-700, Math.min(judgement.gain, 700))))} times the weight of `
-        + "the old one.";
-    const would = `If the model proposed your text, the rule would accept it with probability α = ${
-      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). How likely `
-      + "the model is to propose it is not part of α; it is part of ln π above.";
-    const newText = shadedText("Your text, token by token. Arrow keys move along it.");
-    newText.show({ ...judgement.new }, (k) =>
-      (k < cut ? "was-kept" : k < cut + judgement.typed ? "typed" : ""));
-    const go = button("link", { "data-key": "mine", onclick: () => {
+    const goOn = button("link", { "data-key": "mine", onclick: () => {
       mine = true;
       const { tokens, pieces, finished, scores } = judgement.new;
       start({ ids: tokens, pieces, finished, scores, from: "Your text." });
     } }, "Continue from my text");
-    const table = h("table", h("thead", h("tr", ...["", "Before", "Yours"].map((head) =>
-      h("th", { scope: "col" }, head)))), h("tbody", ...rows.map(([name, ...cells]) =>
-      h("tr", h("th", { scope: "row" }, name), ...cells.map((cell) => h("td", cell))))));
     show(result, true);
-    swap(result, ...newText.nodes, h("div.scroll", { tabindex: 0, role: "region",
-      aria: "Before and yours" }, table), h("p.gain", h("b", gain)), h("p", would,
-      " The chain neither includes nor counts this rewrite."), h("p", go, " ", ...back()));
-    if (played) move(judgement);
+    swap(result, ...drawJudgement(trace, judgement, cut), h("p", goOn, " ", ...back()));
+    game.move(judgement);
   }
-  /** A way back to the chain's text. */
-  const back = () => (played ? [] : [button("link", { "data-key": "back", onclick: () => {
+  /** A way back to the chain's text, which a game has of its own. */
+  const back = () => (game.isOn() ? [] : [
+    button("link", { "data-key": "back", onclick: followChain }, "Back to the chain’s text")]);
+
+  /** Begin the game at the draft from which the chain began. */
+  function startFromDraft() {
+    mine = true;
+    const { ids, pieces, finished } = tools.view().chain.steps[0];
+    start({ ids, pieces, finished, from: "The first draft, from which the chain began." });
+  }
+  function followChain() {
     mine = false;
     follow(tools.view());
-  } }, "Back to the chain’s text")]);
-
-  // the game
-  function invite() {
-    const { chain } = tools.view();
-    const most = Math.min(MOVES, chain.steps.length - 1);
-    swap(game, h("p", h("b", "A game. "), "A text’s score is ", term("target", "ln π"),
-      ": the log of how likely the model finds it, plus its reward over β. Start from the chain’s "
-      + `first draft. In ${MOVES} rewrites, reach a higher score than the chain did in its first ${
-        many(most, "step")}. `,
-      button("link", { "data-key": "play", onclick: begin }, "Play")));
   }
-  async function begin() {
-    const view = tools.view();
-    swap(game, h("p", { role: "status" }, "Asking the model about the chain’s texts…"));
-    try {
-      const best = await chainsBest(client, tools.header(), view.trace.header, view.chain, MOVES);
-      played = { chain: best.best, step: best.t, of: best.steps, best: null, moves: 0 };
-      mine = true;
-      const { ids, pieces, finished } = view.chain.steps[0];
-      start({ ids, pieces, finished, from: "The first draft, from which the chain began." });
-      tell();
-    } catch (error) {
-      swap(game, h("p", `There is no game: ${/** @type {Error} */ (error).message} `,
-        button("link", { "data-key": "play", onclick: begin }, "Try again")));
-    }
-  }
-  /** @param {Judged} judgement */
-  function move(judgement) {
-    if (!played || played.moves >= MOVES) return;
-    const { header } = tools.view().trace;
-    played.moves += 1;
-    const mineNow = judgement.new.log_prob === null ? null
-      : logTarget(header, judgement.new.log_prob, judgement.new.reward);
-    if (mineNow !== null && (played.best === null || mineNow > played.best)) played.best = mineNow;
-    if (played.best !== null) keepBest(header, played.best);
-    tell();
-  }
-  function tell() {
-    if (!played) return;
-    const { header } = tools.view().trace;
-    const { chain, step, of, best, moves } = played;
-    const won = best !== null && best > chain;
-    const over = moves >= MOVES && !won ? " No rewrites are left: the chain stays ahead." : "";
-    const before = bestBefore(header);
-    swap(game, h("p.score", { role: "status" }, h("b", won ? "You are ahead. " : "The game. "),
-      `The chain’s best ln π in ${many(of, "step")}: ${fixed(chain)} (step ${step}). Yours: ${
-        best === null ? "–" : fixed(best)}, after ${moves} of ${MOVES} rewrites.${over} `,
-      before === null ? "" : `Your best on this problem, kept in this browser: ${fixed(before)}. `),
-    h("p", button("link", { "data-key": "play", onclick: begin }, "Begin again"), " ",
-      button("link", { "data-key": "leave", onclick: () => {
-        played = null;
-        mine = false;
-        follow(tools.view());
-        invite();
-      } }, "Leave the game")));
-  }
-
   /** @param {View} view */
   function follow({ chain, seen }) {
     const step = stateOf(chain, seen);
@@ -229,8 +146,7 @@ export function handTab(tools) {
       const other = isOther(view.run);
       if (other) {
         mine = false;
-        played = null;
-        invite();
+        game.invite();
       }
       const elsewhere = isElsewhere(`${view.run}/${stateOf(view.chain, view.seen).t}`);
       const works = mine || words.value.trim() || busy || !result.hidden;
