@@ -56,7 +56,7 @@ FIRST_OF_ALL = (
 )
 """What each of four processes imports first: in a fresh environment that compiles it."""
 
-TOGETHER = ("results_page", "report", "room_page", "learn_page", "lessons")
+TOGETHER = ("results_page", "report", "room_page", "learn_page", "lessons", "exhibit")
 """Files of tests for one process: they read the same results, which it sums up once."""
 
 
