@@ -28,7 +28,7 @@ from qalign_core import Target, load_trace, log_acceptance, registry
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.run import Limits
 from qalign_core.target import Scores
-from qalign_study.commands import main
+from qalign_study.commands import main, read
 from qalign_study.measure.results import unpack
 from qalign_study.sets.problem_sets import parse_problems
 
@@ -52,6 +52,8 @@ COMMANDS = [
     if line.strip() and not line.startswith("#")
 ]
 QUICK = [line for line in COMMANDS if line.startswith(("python -m ", "qalign "))]
+REPORT = "qalign report --csv "
+"""A report of all shipped results, which takes over a minute; tests/test_report.py makes one."""
 GIF = "assets/screenshots/watch.gif"
 RUN = ROOT / "assets" / "runs" / "watch.jsonl"
 ENV = re.compile(r"`(QALIGN_[A-Z_]+)`")
@@ -110,9 +112,12 @@ os._exit(0)  # a block may have left a server
 """
 
 
-@pytest.mark.slow(50)
+@pytest.mark.slow(30)
 def test_every_command_and_every_python_block_runs(folder: Path) -> None:
-    snippets = [*QUICK, *PYTHON]
+    assert read(["report"]).paths == sorted((ROOT / "assets" / "results").glob("*.zip"))
+    few = f"qalign report {ROOT}/assets/results/in_distribution-sharp.zip --csv "
+    assert [line for line in QUICK if line.startswith(REPORT)]
+    snippets = [*(line.replace(REPORT, few) for line in QUICK), *PYTHON]
     result = run([sys.executable, "-c", STARTER, json.dumps(snippets)], folder)
     assert result.returncode == 0, result.stderr
     ended = json.loads(result.stdout)

@@ -36,6 +36,8 @@ from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Compared, Report, others
 from qalign_study.measure.results import Results, pack, unpack
 from qalign_study.sheet.evaluated import summarise
+from qalign_study.sheet.files import escape_latex, to_csv, to_latex
+from qalign_study.sheet.page import to_html
 from qalign_study.sheet.words import VERDICTS, few
 
 pytestmark = pytest.mark.recorded
@@ -128,6 +130,15 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     assert (
         f"at 128 the chain is ahead in distribution, by {gap:.1f} ({low:.1f} to {high:.1f})" in card
     )
+
+
+@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.alike
+def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -> None:
+    for form in (to_csv, to_latex, to_html):
+        text = form(full_report)
+        for each in full_report.sets:
+            assert escape_latex(each.name) in text or each.name in text, (form, each.name)
 
 
 @pytest.mark.slow(6)  # decides every shipped set at nine betas
