@@ -7,7 +7,8 @@
 The import loads neither torch nor gradio; torch is imported when a local model is loaded.
 
 Suggested order of reading:
-1. `chain/chain`: one step, and the loop over steps. The next six files explain each of its calls.
+1. `chain/chain`: one step, and the loop over steps. The next six files explain its calls; what
+   `chain/ahead` and `chain/checks` do changes no number, and can be read last.
 2. `types`: responses, proposals and steps.
 3. `chain/moves/suffix`, `chain/moves/choices`: the proposal, and the randomness that it draws.
 4. `chain/sampling`: drawing and scoring a response.

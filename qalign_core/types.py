@@ -30,7 +30,7 @@ class Response:
         pieces: the text of each token, for display only (empty, or one string per token).
         log_probs: natural log of the probability of each id under the distribution that it was
             drawn from (temperature, top-p, top-k); empty if the model does not return them.
-            `extend` may return those of its new ids alone; the chain has those of the prefix.
+            A model may return those of new ids alone; the chain adds those of the prefix.
     """
 
     tokens: tuple[int, ...]
@@ -58,7 +58,7 @@ class Cost:
     Attributes:
         generated: new tokens drawn from the LM.
         scored: tokens that the RM processes.
-        read: kept tokens that the LM reads again after new ones.
+        read: tokens kept from behind the new ones, which the LM reads again.
     """
 
     generated: int = 0
@@ -152,10 +152,10 @@ class Step:
         accepted: True if the proposal was accepted.
         cost: tokens spent on this step.
         kept_again: the last `kept_again` ids of `current` were also kept.
-        log_correction: the move's term in log alpha; None in a trace of the paper's move, where it
-            is `log(|y| / |y'|)`.
+        log_correction: the move's term in log alpha; None for the paper's move in traces, which do
+            not store it; there it is `log(|y| / |y'|)`.
         refused: the reason if the move made no proposal.
-        move: the name of the move; empty at t = 0 and in a trace of the paper's move.
+        move: the name of the move; empty at t = 0, and for the paper's move in traces.
     """
 
     chain: int

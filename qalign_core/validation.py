@@ -28,7 +28,7 @@ from qalign_core.errors import InvalidSetting
 LARGEST = 2**53 - 1
 """The largest absolute value of a whole number."""
 HUGE = 1e300
-"""The largest absolute value of a finite number."""
+"""The largest absolute value that a number in a setting or a trace may have."""
 LARGEST_FILE = 512 * 2**20
 """Largest size in bytes of a file that is read whole."""
 MAX_COUNT = 10**9
@@ -41,7 +41,10 @@ _short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
 
 
 OLD_NAMES = {"alpha": "sharpness"}
-"""Old names of settings in links, traces, options and keywords, each with its current name."""
+"""Old names of settings in links, traces, options and keywords, each with its current name.
+
+Elsewhere alpha is the acceptance probability.
+"""
 
 
 def rename_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Draw the suffixes of coming steps early, in the batch of the present one.
 
-A suffix is a function of its seed and of the ids before it. If a coming step cuts before every cut
-that is still undecided, these ids are known, unless the state's length changes. Suffixes that are
-drawn early are expected to be accepted. A wrong guess costs time and never changes a number: a
-suffix is used only for the seed and the ids that it was drawn for.
+A suffix is a function of its seed and of the ids before it. If a coming step keeps no more ids than
+every step that is still undecided, these ids are known, unless the state's length changes. The plan
+assumes that suffixes which were drawn early will be accepted. A wrong guess costs time and never
+changes a number: a suffix is used only for the seed and the ids that it was drawn for.
 
-A large model reads all its weights in every step of its batch, whether that has 1 row or 8.
+This pays for a large model, which reads all its weights for each new token of a batch, whether the
+batch has 1 row or 8.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ class Ahead:
         return getattr(self._lm, name)
 
     def begin(self, t: int, state: tuple[int, ...]) -> None:
-        """Note the step that begins and its state; the plan follows once its own draw waits."""
+        """Note the step that begins and its state; plan after the step has asked for its suffix."""
         self._t, self._state = t, state
         self._plan_soon()
 
@@ -69,7 +70,7 @@ class Ahead:
         await end(self._early.values())
 
     def _plan_soon(self, finished: asyncio.Task[Response] | None = None) -> None:
-        """Plan once, after the draws that were started before wait at the model."""
+        """Plan once in this turn of the event loop, after all draws have reached the model."""
         if finished is not None and not finished.cancelled():
             finished.exception()  # raised again where the suffix is awaited
         if self._last and not self._is_due and hasattr(self._lm, "spare_rows"):

@@ -1,8 +1,8 @@
-"""The Markov chain of the paper (Section 3.1): a step, and the loop over it.
+"""The Markov chain of the paper (arXiv:2504.03790, Section 3.1): a step, and the loop over it.
 
 The chain samples a target (`qalign_core.target`; the paper's is Eq. 1) with proposals from a move
-(`chain.moves`). It awaits a proposal and a reward, then accepts or rejects; how models batch their
-work does not concern it.
+(`chain.moves`). It awaits a proposal and a reward, then accepts or rejects. `Ahead` may draw the
+proposals of later steps early; that saves time and changes no number.
 
     lm, rm = load_language_model("embedded"), load_reward_model("embedded")
     async for step in run_chain(lm, rm, "What is 2 + 2?", beta=1.0, steps=64, seed=7):
@@ -50,7 +50,7 @@ async def step(
         state: the state before the step, with its reward in raw RM units.
     """
     proposal = await move.propose(choices, state.response)  # Eq. 4
-    if isinstance(proposal, NoProposal):  # the state repeats: its correction is log 0
+    if isinstance(proposal, NoProposal):  # its correction is log 0: rejected, the state repeats
         new, cost, refused = state, choices.cost, proposal
     else:
         new = await score(
@@ -88,7 +88,7 @@ async def run_chain(
     move: Move | str = SUFFIX,
     chain: int = 0,
     start: Step | None = None,
-    **of_target: float,
+    **target_settings: float,
 ) -> AsyncIterator[Step]:
     """Run one Metropolis-Hastings chain and yield its steps, t = 0..steps, as they happen.
 
@@ -104,7 +104,7 @@ async def run_chain(
         chain: number of this chain; chains with different numbers are independent.
         start: the last step of an interrupted run with the same settings; the steps after it are
             yielded, identical to those of an uninterrupted run.
-        of_target: `beta` and `sharpness` of the target, instead of `target`.
+        target_settings: `beta` and `sharpness` of the target, instead of `target`.
 
     Yields:
         Step: frozen; the proposal is kept even if it was rejected.
@@ -113,7 +113,7 @@ async def run_chain(
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
     check_models(lm, rm)
-    target = target or Target(**rename_settings(of_target))
+    target = target or Target(**rename_settings(target_settings))
     if isinstance(move, str):
         move = move_of(parse_moves(move), lm)
     check_count("steps", steps, 0)

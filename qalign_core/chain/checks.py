@@ -52,9 +52,9 @@ def check_response(
 ) -> Response:
     """Return the response if it keeps the contract that detailed balance requires.
 
-    It must keep the prefix, add at least one id, and stay within the limit `L`, which is the same
-    for every index. It may be shorter than `L` only if it ended with an EOS (docs/method.md,
-    "Objects") or with an id of `until`, which may occur nowhere else after the prefix.
+    It must keep the prefix, add at least one id, and have at most `L` ids in all, however long the
+    prefix is. It may be shorter than `L` only if it ended with an EOS (docs/method.md, "Objects")
+    or with an id of `until`, which may occur nowhere else after the prefix.
 
     Raises:
         ModelContractError: it breaks a rule, which the message names.
@@ -97,8 +97,8 @@ def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
     """Raise if the number of pieces or log-probabilities differs from the number of tokens.
 
     Raises:
-        ModelContractError: there are neither none nor one per token (log-probabilities: or one per
-            new token).
+        ModelContractError: there are some, but not one per token. Log-probabilities may also be
+            those of the new tokens alone.
     """
     n = len(response)
     for name, count, allowed in (

@@ -1,8 +1,9 @@
 """Addressed randomness: a random number depends on its address and on nothing else.
 
 The number at (seed, chain, t, role) does not depend on how many chains run, on the batch or on
-other users. Any step can therefore be replayed alone, and a link with a seed repeats a run: bit for
-bit on the same machine, up to the last bits of rewards on another.
+other users. Any step can therefore be replayed alone, and a run can be drawn again from its seed:
+bit for bit on the same machine. On another, rewards may differ in their last bits, which changes a
+verdict only if the coin is that close to alpha.
 
     >>> address = StepAddress(seed=7, chain=0, t=3)
     >>> address.uniform("accept") == uniform(7, 0, 3, "accept")

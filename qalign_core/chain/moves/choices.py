@@ -31,7 +31,7 @@ def draw_index(length: int, u: float) -> int:
 
 
 class StepChoices:
-    """The choices of one step, a function of its address, so that any step can be replayed alone.
+    """The choices of one step: the same for the same address, state and models, at any time.
 
     Attributes:
         prompt_ids: token ids of the prompt.

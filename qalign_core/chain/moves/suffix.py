@@ -1,6 +1,10 @@
 """The paper's move: keep a random prefix and draw the rest again (Eq. 4).
 
-The reverse move draws its index from |y'| places and this one from |y|, hence the correction:
+Why the chain is exact: let y and y' have the same first i ids. The move goes from y to y' with
+probability `p(y' | first i ids) / |y|`, and back with `p(y | first i ids) / |y'|`. The target's
+ratio is `p(y')/p(y) * exp((r'-r)/beta)`. The first i ids are as probable in y as in y', so p
+cancels in `alpha = min(1, exp((r'-r)/beta) |y|/|y'|)`. Detailed balance holds for each i, hence for
+their sum; i = 0 reaches every response. The correction is what the lengths add to the log of alpha:
 
     >>> log_correction = length_ratio(new=10, old=12)
     >>> round(float(sum(log_correction)), 4)  # log(12 / 10)
