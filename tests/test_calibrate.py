@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.target import Target
+from qalign_core.run import Run
+from qalign_core.target import Scores, Target
 from qalign_study.exact.law import exact_chain
 from qalign_study.measure.mixture import Mixture, best_of_n_as_alignment, fit_mixture, tilt
 from qalign_study.measure.tuning import Proposals, beta_for, kl_from_base, propose, tune_beta
@@ -163,7 +164,7 @@ async def test_the_band_holds_the_right_beta():
     right, hits = exact_beta(), 0
     for seed in range(10):
         proposals, _ = await propose(
-            letters(), TableReward(), "abcdefgh", target=Target(0.6), steps=64, seed=seed
+            letters(), TableReward(), "abcdefgh", Run(beta=0.6, steps=64, seed=seed)
         )
         tuned = beta_for(proposals, 0.5, n_bootstrap=400)
         hits += tuned.low <= right <= tuned.high
@@ -173,7 +174,7 @@ async def test_the_band_holds_the_right_beta():
 
 async def test_proposals_at_one_beta_tell_the_acceptance_at_others():
     proposals, _ = await propose(
-        letters(), TableReward(), "abcdefgh", target=Target(0.8), steps=200, seed=3
+        letters(), TableReward(), "abcdefgh", Run(beta=0.8, steps=200, seed=3)
     )
     for beta in (0.55, 0.8, 1.2):
         acceptance = proposals.acceptance(beta)
@@ -185,9 +186,7 @@ async def test_proposals_at_one_beta_tell_the_acceptance_at_others():
 async def test_at_their_own_beta_the_acceptance_is_the_mean_of_the_kernels():
     chain = run_chain(letters(), TableReward(), "x", beta=0.5, steps=100, seed=3, chain=0)
     steps = [s async for s in chain]
-    proposals, _ = await propose(
-        letters(), TableReward(), ["x"], target=Target(0.5), steps=100, seed=3
-    )
+    proposals, _ = await propose(letters(), TableReward(), ["x"], Run(beta=0.5, steps=100, seed=3))
     kept = [s for s in steps if s.t > 25]
     alpha = [math.exp(s.log_alpha) for s in kept]
     assert proposals.acceptance(0.5, changed_only=False) == pytest.approx(np.mean(alpha))
@@ -198,17 +197,15 @@ async def test_at_their_own_beta_the_acceptance_is_the_mean_of_the_kernels():
 async def test_one_prompt_can_be_tuned_and_the_same_seed_gives_the_same_beta():
     first = await tune_beta(letters(), TableReward(), "x", steps=100, seed=4)
     assert first == await tune_beta(letters(), TableReward(), ["x"], steps=100, seed=4)
-    proposals, _ = await propose(
-        letters(), TableReward(), ["x"], target=Target(1.0), steps=100, seed=4
-    )
+    proposals, _ = await propose(letters(), TableReward(), ["x"], Run(beta=1.0, steps=100, seed=4))
     assert len(proposals.changed) == 75
 
 
 def proposals_of(old, new, changed=True):
     n = len(old)
     return Proposals(
-        reward_old=np.array(old, dtype=float),
-        reward_new=np.array(new, dtype=float),
+        old=Scores(np.array(old, dtype=float)),
+        new=Scores(np.array(new, dtype=float)),
         correction=(),
         changed=np.full(n, changed),
         prompt=np.zeros(n, dtype=int),

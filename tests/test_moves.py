@@ -541,9 +541,9 @@ def test_a_state_repeats_where_its_move_was_refused(lines):
 @pytest.mark.parametrize("move", [MIX, "entropy"])
 @pytest.mark.parametrize("sharpness", [1.0, 2.0])
 async def test_tuning_knows_the_moves_corrections(move, sharpness):
-    target = Target(1.0, sharpness)
-    proposals, _ = await propose(LM, RM, ["x"], target=target, steps=200, seed=1, move=move)
-    chain = run_chain(LM, RM, "x", target=target, steps=200, seed=1, move=move)
+    run = Run(sharpness=sharpness, steps=200, seed=1, move=move)
+    proposals, _ = await propose(LM, RM, ["x"], run)
+    chain = run_chain(LM, RM, "x", target=run.target, steps=200, seed=1, move=move)
     kept = [step async for step in chain if step.t > 50]
     for changed_only, counted in ((False, kept), (True, [s for s in kept if s.changed])):
         exact = np.mean([math.exp(s.log_alpha) for s in counted])

@@ -391,7 +391,7 @@ def test_packed_results_keep_the_log_probabilities_only_where_they_count(tmp_pat
 
 
 async def test_tuning_knows_the_factor_and_says_where_beta_decides_nothing():
-    proposals, _ = await propose(LM, RM, ["x"], target=Target(1.0, 3.0), steps=400, seed=1)
+    proposals, _ = await propose(LM, RM, ["x"], Run(sharpness=3.0, steps=400, seed=1))
     steps = await steps_of(n=400, sharpness=3.0, seed=1)
     kept = [s for s in steps if s.t > 100 and s.changed]
     exact = np.mean([math.exp(s.log_alpha) for s in kept])

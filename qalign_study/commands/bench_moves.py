@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from qalign_core.chain.cost import CostModel, meter_of
-from qalign_core.chain.moves.mixture import move_of
 from qalign_core.errors import InvalidSetting
-from qalign_core.move_spec import parse_moves
 from qalign_core.record.trace import Trace
 from qalign_core.run import Run
 from qalign_core.types import Step
@@ -110,9 +108,8 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
         check_gradable(problems)
         print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
         for name in progress_bar("move", iterable=options.moves):
-            move = move_of(parse_moves(name), lm)
-            how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
-            walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
+            prompts = [problem.prompt for problem in problems]
+            walks = await chains_on(lm, rm, prompts, run.with_changes(move=name))
             rows.append((task, name, *_measure_move(problems, walks, meter)))
     heads = ("set", "move", "right, %", "accepted", "refused", meter.unit)
     print(format_columns((*heads, "effective samples per 1e9"), rows))

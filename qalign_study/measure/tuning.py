@@ -50,22 +50,19 @@ class Proposals:
     the target at `beta'`. That goes as far as enough of the states still count.
 
     Attributes:
-        reward_old, reward_new: of state and proposal, shape [n].
+        old, new: scores of state and proposal, shapes [n]; ln p only at a sharpness above 1.
         correction: the terms of the log correction of the move that made each, shapes [n].
         changed: whether the proposal differs from the state, shape [n].
         prompt: number of the prompt each belongs to, shape [n].
         target: of the chains; its sharpness is held.
-        log_prob_old, log_prob_new: ln p of state and proposal, shape [n]; None at sharpness 1.
     """
 
-    reward_old: Array
-    reward_new: Array
+    old: Scores
+    new: Scores
     correction: tuple[Array, ...]
     changed: Array
     prompt: Array
     target: Target
-    log_prob_old: Array | None = None
-    log_prob_new: Array | None = None
 
     def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
         """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
@@ -79,20 +76,18 @@ class Proposals:
         Shapes [betas], [told, n] and [told, n]; the importance weights of the states have a mean of
         1 within each prompt, alpha is the acceptance probability of each proposal.
         """
-        log_w = self.reward_old * (1 / betas[:, None] - 1 / self.target.beta)
+        log_w = np.asarray(self.old.reward) * (1 / betas[:, None] - 1 / self.target.beta)
         weights = np.empty_like(log_w)
         in_order = np.argsort(self.prompt, kind="stable")
         ends = np.flatnonzero(np.diff(self.prompt[in_order])) + 1
         for mine in np.split(in_order, ends):
             weights[:, mine] = softmax(log_w[:, mine]) * len(mine)
         known = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
-        log_alpha = np.empty((known.sum(), len(self.reward_old)))
+        log_alpha = np.empty((known.sum(), len(self.prompt)))
         for place, beta in enumerate(betas[known]):
+            target = replace(self.target, beta=beta)
             log_alpha[place] = log_acceptance(
-                replace(self.target, beta=beta),
-                new=Scores(self.reward_new, self.log_prob_new),
-                old=Scores(self.reward_old, self.log_prob_old),
-                log_correction=self.correction,
+                target, new=self.new, old=self.old, log_correction=self.correction
             )
         return known, weights[known], np.exp(log_alpha)
 
@@ -197,28 +192,26 @@ async def tune_beta(
     if not prompts:
         raise InvalidSetting("tuning needs at least one prompt, got none")
     check_count("rounds", rounds, 1)
-    target, cost = start, Cost()
-    tried: list[float] = []
+    run = Run(beta=start.beta, sharpness=start.sharpness, move=move, steps=steps, seed=seed)
+    tried, cost = list[float](), Cost()
     while True:
-        tried.append(target.beta)
+        tried.append(run.beta)
         notify(tried)
-        proposals, spent = await propose(
-            lm, rm, prompts, target=target, move=move, steps=steps, seed=seed + len(tried) - 1
-        )
+        proposals, spent = await propose(lm, rm, prompts, run)
         cost = cost + spent
         estimate = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
         is_last = len(tried) == rounds
-        if estimate.reached and (is_last or estimate.low <= target.beta <= estimate.high):
+        if estimate.reached and (is_last or estimate.low <= run.beta <= estimate.high):
             break
         if not estimate.reached:
             _check_reachable(proposals, acceptance, cost)
         if is_last:
             raise InvalidSetting(
                 f"after {rounds} rounds no beta was found at which {acceptance:g} of the changed "
-                f"proposals are accepted (last tried: {target.beta:.3g}); start nearer, "
+                f"proposals are accepted (last tried: {run.beta:.3g}); start nearer, "
                 "or run more steps"
             )
-        target = replace(target, beta=estimate.beta)
+        run = run.with_changes(beta=estimate.beta, seed=run.seed + 1)
     accepted = proposals.acceptance(estimate.beta)
     overall = proposals.acceptance(estimate.beta, changed_only=False)
     assert accepted is not None, "the proposals reach the beta that was found on them"
@@ -247,23 +240,15 @@ def _check_reachable(proposals: Proposals, acceptance: float, cost: Cost) -> Non
 
 
 async def propose(
-    lm: LanguageModel,
-    rm: RewardModel,
-    prompts: Sequence[str],
-    *,
-    target: Target,
-    steps: int,
-    seed: int,
-    move: str = SUFFIX,
+    lm: LanguageModel, rm: RewardModel, prompts: Sequence[str], run: Run
 ) -> tuple[Proposals, Cost]:
-    """Run a chain a prompt, all at once, and reduce what they proposed to numbers.
+    """Run a chain per prompt, all at once, and reduce what they proposed to numbers.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    run = Run(beta=target.beta, sharpness=target.sharpness, move=move, steps=steps, seed=seed)
     draws, spent = await walk(lm, rm, [Problem("", prompt) for prompt in prompts], run)
-    proposals = proposals_of(draws, first=steps // 4 + 1)
+    proposals = proposals_of(draws, first=run.steps // 4 + 1)
     assert proposals is not None, "every chain has made steps"
     return proposals, spent
 
@@ -272,8 +257,7 @@ async def walk(
     lm: LanguageModel, rm: RewardModel, problems: Sequence[Problem], run: Run
 ) -> tuple[Draws, Cost]:
     """Run one chain per problem, all at once; return what was drawn, and the tokens."""
-    settings = {"target": run.target, "move": run.move, "steps": run.steps, "seed": run.seed}
-    walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **settings)
+    walks = await chains_on(lm, rm, [problem.prompt for problem in problems], run)
     header = TraceHeader(run)
     records = tuple(
         record_of(Trace.collect(steps, header), problem.extract, problem.is_right)
@@ -284,12 +268,13 @@ async def walk(
 
 
 async def chains_on(
-    lm: LanguageModel, rm: RewardModel, prompts: Sequence[str], **run: Any
+    lm: LanguageModel, rm: RewardModel, prompts: Sequence[str], run: Run
 ) -> list[list[Step]]:
-    """The steps of a chain a prompt, run all at once; the prompt's place is the chain's number."""
+    """Run one chain per prompt, all at once; the prompt's place is the chain's number."""
+    settings: Any = {"target": run.target, "move": run.move, "steps": run.steps, "seed": run.seed}
 
     async def one(place: int) -> list[Step]:
-        chain = run_chain(lm, rm, prompts[place], chain=place, **run)
+        chain = run_chain(lm, rm, prompts[place], chain=place, **settings)
         return [step async for step in chain]
 
     return await gather(*map(one, range(len(prompts))))
@@ -308,6 +293,10 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
         return np.concatenate(parts)
 
+    def scores(steps: Sequence[Array]) -> Scores:
+        log_prob = of(steps, "log_prob").astype(np.float64) if target.is_sharp else None
+        return Scores(of(steps, "reward").astype(np.float64), log_prob)
+
     target = draws.header.run.target
     correction: tuple[Array, ...]
     if draws.header.run.move == SUFFIX:
@@ -315,14 +304,12 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
     else:
         correction = (of(new, "correction").astype(np.float64),)
     return Proposals(
-        reward_old=of(old, "reward").astype(np.float64),
-        reward_new=of(new, "reward").astype(np.float64),
+        old=scores(old),
+        new=scores(new),
         correction=correction,
         changed=of(new, "changed").astype(bool),
         prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
         target=target,
-        log_prob_old=of(old, "log_prob").astype(np.float64) if target.is_sharp else None,
-        log_prob_new=of(new, "log_prob").astype(np.float64) if target.is_sharp else None,
     )
 
 
@@ -353,8 +340,8 @@ def beta_for(
             f"none of {len(changed)} proposals differs from its state, so beta cannot be tuned on "
             "them; run more steps, or sample at a higher temperature"
         )
-    scale = float(np.abs(proposals.reward_new - proposals.reward_old)[changed].mean())
-    if scale == 0:
+    rewards = (np.asarray(scores.reward) for scores in (proposals.new, proposals.old))
+    if np.array_equal(*(reward[changed] for reward in rewards)):
         raise InvalidSetting(
             f"the {int(changed.sum())} changed proposals have the rewards of their states, so beta "
             "decides nothing; use a reward that distinguishes responses"
