@@ -16,8 +16,8 @@ from components.learn.alone import build_static_lessons
 from components.watch.gallery import gallery, write_slides
 from qalign_core.record.store import write_whole
 from qalign_study.export import dictionary
-from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
-from qalign_study.export.scripts import WEB, bundle, sheets
+from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, head, page
+from qalign_study.export.scripts import WEB, as_data, bundle, sheets
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _INTRODUCTION = (

@@ -25,7 +25,8 @@ from qalign_core.run import Run, Sampling
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
 from qalign_study.export.command import command_of
-from qalign_study.export.player import as_data, page, page_around, show
+from qalign_study.export.player import page, page_around, show
+from qalign_study.export.scripts import as_data
 from qalign_study.lessons import facts
 
 API = "document.querySelector('.qp').qalign"

@@ -20,7 +20,8 @@ from qalign_core import best_of_n, majority_vote
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.record.store import load_trace
 from qalign_study.commands import main
-from qalign_study.export.player import as_data, page
+from qalign_study.export.player import page
+from qalign_study.export.scripts import as_data
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.sets.problem_sets import load_problems
 

@@ -12,7 +12,7 @@ from qalign_core.record.format import to_dict
 from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Run
 from qalign_core.validation import from_json
-from qalign_study.export.scripts import WEB, bundle
+from qalign_study.export.scripts import WEB, as_data, bundle
 
 WORKER = WEB / "engine" / "worker.js"
 """The script of the worker that draws."""
@@ -86,9 +86,8 @@ def embedded_data(header: TraceHeader) -> str:
     }
     data = {"run": engine_header(header), "problems": json.dumps(_problems()),
             "files": json.dumps(encoded)}  # fmt: skip
-    data = {name: text.replace("<", "\\u003c") for name, text in data.items()}  # ends no element
     elements = [
-        f'<script type="application/json" id="{name}">{text}</script>\n'
+        f'<script type="application/json" id="{name}">{as_data(text)}</script>\n'
         for name, text in data.items()
     ]
     return "".join(elements) + f'<script type="text/plain" id="worker">{bundle(WORKER)}</script>\n'

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import RULES
 from qalign_core.registry import entries
+from qalign_study.export.scripts import as_data
 
 RULE_LOOKS = (
     ("violet", "diamond", "dash"),
@@ -118,11 +119,15 @@ def with_terms(text: str) -> str:
     return TERM.sub(lambda match: term(match[2], html.unescape(match[1])), html.escape(text))
 
 
+def variables() -> list[str]:
+    """Declare a variable for each idea that is drawn: for light pages, and for dark ones."""
+    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
+    return ["".join(f" --c-{id_}: {pair[k]};" for id_, pair in pairs.items()) for k in (0, 1)]
+
+
 def style() -> str:
     """Style sheet: a variable for each idea that is drawn, and the figures of a dark page."""
-    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
-    light = "".join(f" --c-{id_}: {pair[0]};" for id_, pair in pairs.items())
-    dark = "".join(f" --c-{id_}: {pair[1]};" for id_, pair in pairs.items())
+    light, dark = variables()
     # plotly writes colours into the elements that it draws, and draws them once
     figures = "".join(
         f'.dark .js-plotly-plot [style*="{what}: {_rgb(of_light)}"] '
@@ -154,5 +159,5 @@ def names() -> str:
 
 
 def _global_script(name: str, data: object) -> str:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f"globalThis.{name} = {text};\n"
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"globalThis.{name} = {as_data(text)};\n"

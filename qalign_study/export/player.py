@@ -6,6 +6,7 @@ end the element around it. Title and caption are escaped as markup.
 
 import html
 from dataclasses import dataclass
+from pathlib import Path
 
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.messages import question_of
@@ -14,7 +15,7 @@ from qalign_core.record.trace import Trace, TraceHeader
 from qalign_study.export import dictionary
 from qalign_study.export.browser import POLICY, embedded_data
 from qalign_study.export.command import command_of
-from qalign_study.export.scripts import WEB, bundle, sheets
+from qalign_study.export.scripts import WEB, as_data, bundle, sheets
 
 MAX_TITLE = 100
 """Characters of a prompt that the window's title shows."""
@@ -71,6 +72,13 @@ def head(title: str, style: str, policy: str) -> str:
     )
 
 
+def player_parts(*more: Path) -> tuple[str, str]:
+    """Return the style sheet and the script of a page with the player, and with more modules."""
+    modules = [*(WEB / name / f"{name}.js" for name in ("player", "inside")), *more]
+    script = bundle(*modules, WEB / "player" / "charts.js")
+    return dictionary.style() + sheets(*modules), dictionary.names() + script
+
+
 def page_around(
     header: TraceHeader, *, title: str = "", caption: str = "", live: bool = False
 ) -> tuple[str, str]:
@@ -85,12 +93,8 @@ def page_around(
     Raises:
         InvalidSetting: `live`, and a browser cannot draw this run.
     """
-    parts = [WEB / name / name for name in ("player", "inside")]
-    parts += [WEB / "engine" / "live"] * live
-    scripts = [part.with_suffix(".js") for part in parts] + [WEB / "player" / "charts.js"]
+    style, script = player_parts(*[WEB / "engine" / "live.js"] * live)
     policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
-    style = dictionary.style() + sheets(*parts) + _STYLE
-    script = dictionary.names() + bundle(*scripts)
     window = html.escape(title or question_of(header.run.prompt)[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(caption)}</p>" * bool(caption)
@@ -99,18 +103,13 @@ def page_around(
     data = embedded_data(header) if live else ""
     starts = FOLLOW + _SCRIPT + _DRAWS * live
     before = (
-        f"{head(window, style, policy)}<body><figure><header>{heading}{sentence}</header>"
+        f"{head(window, style + _STYLE, policy)}<body><figure><header>{heading}{sentence}</header>"
         f'{settings}<div id="player"></div>'
         f"<figcaption>QAlign Explorer. It is drawn again by {again}</figcaption></figure>\n"
         '<script type="application/x-ndjson" id="trace">'
     )
     behind = f"</script>\n{data}<script>{script}</script><script>{starts}</script></body></html>\n"
     return before, behind
-
-
-def as_data(text: str) -> str:
-    """The text of a trace, escaped for a page: `<` is an escape of JSON's strings."""
-    return text.replace("<", "\\u003c")
 
 
 def page(text: str, *, title: str = "", caption: str = "", live: bool = False) -> str:

@@ -70,18 +70,24 @@ def bundle(*entries: Path) -> str:
     )
 
 
+def as_data(text: str) -> str:
+    """Escape JSON for a page: no text ends its element, since `<` becomes an escape of strings."""
+    return text.replace("<", "\\u003c")
+
+
 def sheets(*parts: Path) -> str:
-    """The style sheets of these parts in one, without what only their readers need."""
-    texts = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
-    return SHEET_SPACE.sub("", "".join(texts))
+    """Join the style sheets beside these modules, if they have one, without spaces or comments."""
+    paths = (part.with_suffix(".css") for part in parts)
+    text = "".join(path.read_text(encoding="utf-8") for path in paths if path.exists())
+    return SHEET_SPACE.sub("", text)
 
 
 def with_sheet(script: Path) -> str:
     """Return a module as one script that also brings the style sheet beside it, if there is one."""
-    if not script.with_suffix(".css").exists():
+    css = sheets(script)
+    if not css:
         return bundle(script)
-    css = json.dumps(sheets(script.with_suffix("")))
-    brings = f"{{const own=new CSSStyleSheet();own.replaceSync({css});"
+    brings = f"{{const own=new CSSStyleSheet();own.replaceSync({json.dumps(css)});"
     return f"{brings}document.adoptedStyleSheets.push(own)}}{bundle(script)}"
 
 

@@ -21,10 +21,9 @@ from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.types import ScoredResponse, Step
 from qalign_core.validation import first_line, from_json, is_text, read_file, short_repr
-from qalign_study.export import dictionary
 from qalign_study.export.browser import POLICY, embedded_data, engine_header
-from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, as_data, head
-from qalign_study.export.scripts import WEB, bundle, sheets
+from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, head, player_parts
+from qalign_study.export.scripts import WEB, as_data
 from qalign_study.lessons.facts import LEARNERS, Tied, run_of
 from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, read_lesson
 from qalign_study.lessons.material import add_runs, lesson_files
@@ -111,10 +110,8 @@ def homework_page(lesson: Lesson) -> str:
         for stop in lesson_message(lesson)["stops"]
     ]
     homework = {"lesson": lesson.name, "title": lesson.title, "stops": stops, "most": MAX_NAME}
-    parts = [WEB / name / name for name in ("player", "inside")] + [WEB / "engine" / "homework"]
-    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*parts)
-    scripts = [part.with_suffix(".js") for part in parts] + [WEB / "player" / "charts.js"]
-    script = dictionary.names() + bundle(*scripts)
+    style, script = player_parts(WEB / "engine" / "homework.js")
+    style = PLAIN.replace("80ch", "1240px") + style
     data = as_data(json.dumps(homework))
     return (
         f"{head('Homework', style, f'{NO_SCRIPT}; {POLICY}')}<body><main></main>\n"

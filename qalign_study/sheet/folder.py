@@ -10,9 +10,8 @@ import pandas as pd
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.format import parse_trace, whole_lines
 from qalign_core.record.store import trace_text
-from qalign_study.export import dictionary
-from qalign_study.export.player import FOLLOW, PLAYS, as_data, head
-from qalign_study.export.scripts import WEB, bundle, sheets
+from qalign_study.export.player import FOLLOW, PLAYS, head, player_parts
+from qalign_study.export.scripts import WEB, as_data
 from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html
 from qalign_study.sheet.problems import COLUMNS, at_level, cut, list_problems, progress
@@ -73,12 +72,8 @@ def folder_page(evaluated: Evaluated, chains: Collection[int] = ()) -> str:
     facts = Section(
         "What was run", "", [Table(pd.DataFrame({"": describe_run(evaluated)}), heads=False)], True
     )
-    parts = [WEB / name / name for name in ("player", "inside")]
-    script = dictionary.names() + bundle(
-        *(part.with_suffix(".js") for part in parts),
-        *(WEB / "player" / "charts.js", WEB / "list" / "list.js"),
-    )
-    style = dictionary.style() + sheets(*parts) + PAGE + _STYLE
+    style, script = player_parts(WEB / "list" / "list.js")
+    style += PAGE + _STYLE
     body = (
         f'<h1>{text(evaluated.name)}</h1><div id="player"></div><div class="sheet">'
         f"<p>{progress(evaluated)}{cut(len(order))} "

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 
 from qalign_core.errors import InvalidSetting
-from qalign_study.export.dictionary import colours, ideas
+from qalign_study.export.dictionary import variables
 from qalign_study.export.player import NO_SCRIPT, head
 from qalign_study.export.scripts import WEB
 from qalign_study.measure.report import Report
@@ -120,11 +120,10 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     count = f"{len(main.different)} problem set{'s' * (len(main.different) > 1)}, {n:,} problems"
     names = dict.fromkeys(each.results.header.task or each.name for each in report.sets)
     plain = html.escape("".join(filter(str.isprintable, ", ".join(names))))
-    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
-    light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
-    variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
+    light, dark = variables()
+    colours = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
     return (
-        head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
+        head(f"QAlign report: {plain}", colours + PAGE + STYLE, NO_SCRIPT)
         + f'<body><h1>QAlign report: {", ".join(map(text, names))}</h1><p class="soft">{count}; '
         f"{text(models_of(main.header.run))}.</p>{content}</body></html>\n"
     )
