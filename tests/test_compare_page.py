@@ -294,7 +294,7 @@ def test_the_mixture_can_be_laid_over_the_histograms() -> None:
 def test_the_curve_figure_has_every_method_and_its_band() -> None:
     comparison = recorded_comparison()
     draws = draws_of(comparison)
-    points = curves(draws, cuts=ladder(comparison, rungs=4), resamples=8)
+    points = curves(draws, cuts=ladder(comparison, rungs=4))
     figure = compute_curves(comparison, points, draws.measure)
     assert len(figure.data) == 3 * len(RULES)
     assert figure.layout.xaxis.type == "log"

@@ -714,7 +714,7 @@ def test_several_chains_of_a_problem_vote_together() -> None:
         last = [max(t for t in range(k + 1) if accepted[t]) for k in range(8)]
         assert at[:, chain].tolist() == [2 * t + chain for t in last]
     draws = results_of(several)
-    used = {p.n: p.used for p in curves(draws, n_bootstrap=2) if p.method == "qalign"}
+    used = {p.n: p.used for p in curves(draws) if p.method == "qalign"}
     # a state of each of two chains costs what two samples do
     assert used == {1: 2, 2: 2, 4: 4, 8: 8}
 
@@ -733,11 +733,11 @@ def test_any_of_n_is_the_share_of_all_subsets_that_hold_a_right_sample() -> None
     (each,) = draws.records
     right = each.is_right(each.pool_answer)
     assert 0 < right.sum() < 8
-    values = {p.n: p.value for p in curves(draws, n_bootstrap=2) if p.method == "any"}
+    values = {p.n: p.value for p in curves(draws) if p.method == "any"}
     for n in (1, 2, 4, 8):
         held = [any(right[k] for k in subset) for subset in itertools.combinations(range(8), n)]
         assert values[n] == pytest.approx(np.mean(held))
-    (one,) = (p for p in curves(draws, n_bootstrap=2) if p.method == "one")
+    (one,) = (p for p in curves(draws) if p.method == "one")
     assert (one.n, one.value) == (1, pytest.approx(right.mean()))
 
 
@@ -749,7 +749,7 @@ def test_what_one_waits_for_is_the_longest_sample_or_the_whole_chain() -> None:
         pool_cost=np.stack([lengths, lengths, 0 * lengths], 1),
         chain_cost=np.stack([np.tile([6, 2], 8)] * 2 + [np.zeros(16, int)], 1),
     )
-    at = {(p.method, p.n): p for p in curves(results_of(first), n_bootstrap=2)}
+    at = {(p.method, p.n): p for p in curves(results_of(first))}
     for n in (1, 2, 4, 8):
         longest = [max(subset) for subset in itertools.combinations(lengths.tolist(), n)]
         assert at["mv", n].waited == pytest.approx(np.mean(longest))
@@ -826,7 +826,8 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
     }
     assert {method for method, _ in values} == {"wmv_own", "qalign_own"}
     assert values["qalign_own", 8].each == (1.0,) * 30
-    tried = {f: {p.n: p for p in curves(stated, beta=f) if p.method == "wmv"} for f in FACTORS}
+    at_betas = {f: Results(with_run(stated.header, beta=f), tuple(records)) for f in FACTORS}
+    tried = {f: {p.n: p for p in curves(at_betas[f]) if p.method == "wmv"} for f in FACTORS}
     parts = [part_of(each.id) for each in records]
     for k, part in enumerate(parts):
         means = {
@@ -894,7 +895,7 @@ def test_two_methods_cross_between_two_budgets_on_the_logarithmic_scale() -> Non
     chain, votes = curve("qalign", [0.1, 0.2, 0.6, 0.8]), curve("wmv", [0.3, 0.4, 0.5, 0.5])
     budgets = crossing([*chain, *votes], "qalign", "wmv")
     assert budgets is not None
-    assert (budgets.ahead, budgets.behind, budgets.last) == ("qalign", "wmv", 8.0)
+    assert (budgets.ahead, budgets.last) == ("qalign", 8.0)
     # from -0.2 at 2 to +0.1 at 4: two thirds of the way
     assert budgets.spent == pytest.approx(2 * 2 ** (2 / 3))
     assert budgets.seen

@@ -107,9 +107,7 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
 
         full = {
             p.method: p.value
-            for p in curves(
-                Results(results.header, (record,)), ns=[32], budget="flops", n_bootstrap=2
-            )
+            for p in curves(Results(results.header, (record,)), ns=[32], budget="flops")
         }
         assert full["bon"] == right(best_of_n(pool, problem.extract))
         assert full["mv"] == right(majority_vote(pool, problem.extract))
@@ -164,7 +162,7 @@ def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
         pool_cost=record.pool_cost[:7],
     )
     draws = Results(results.header, (small,))
-    points = curves(draws, budget="samples", ns=[1, 3, 7], n_bootstrap=2)
+    points = curves(draws, budget="samples", ns=[1, 3, 7])
     values = {(p.method, p.n): p for p in points}
     right = small.is_right(small.pool_answer)
     for n in (1, 3, 7):
@@ -218,7 +216,7 @@ async def test_open_ended_problems_are_decided_by_minimum_bayes_risk_and_checked
             "mv": minimum_bayes_risk(pool, rouge1),
             "wmv": minimum_bayes_risk(pool, rouge1, weights),
         }
-        one = curves(Results(results.header, (record,)), ns=[32], n_bootstrap=2)
+        one = curves(Results(results.header, (record,)), ns=[32])
         accuracy = {p.method: p.value for p in one}
         for method, decision in decided.items():
             assert accuracy[method] == (decision.chosen.response.text == lm.texts[0]), method

@@ -135,7 +135,7 @@ def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(added, compa
         assert card["unvoted"].startswith("No vote: ")
         assert not card["bars"]
     draws = draws_of(comparison)
-    points = curves(draws, cuts=ladder(comparison, rungs=2), resamples=8)
+    points = curves(draws, cuts=ladder(comparison, rungs=2))
     figure = compute_curves(comparison, points, measure_of(comparison))
     assert added.word in {line.name for line in figure.data}
     histograms = reward_histograms(comparison, full_cut(comparison), mixture=True)

@@ -21,7 +21,6 @@ import numpy as np
 from qalign_core.chain.cost import CostModel, n_at_budget
 from qalign_core.decide.rules import RULES, DrawTable, Rule, chain_vote
 from qalign_core.errors import InvalidSetting
-from qalign_core.target import Target
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
@@ -40,6 +39,8 @@ Curve = str
 
 N_BOOTSTRAP = 2000
 """Resamples of the problems for the bands of curves."""
+RESAMPLES = 40
+"""Resamples of a single prompt's draws for the bands."""
 MOST_DRAWS = 300_000
 """Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
 
@@ -100,10 +101,6 @@ def curves(
     budget: Budget = "flops",
     ns: Sequence[int] | None = None,
     cuts: Sequence[Cut] = (),
-    beta: float | None = None,
-    n_bootstrap: int = N_BOOTSTRAP,
-    resamples: int = 40,
-    seed: int = 0,
 ) -> list[Point]:
     """Compute every method's measure against compute, in order (`in_order`).
 
@@ -115,19 +112,15 @@ def curves(
 
     With `cuts`, of a single prompt: a pool of n is drawn from the recorded pool with replacement;
     of chains, the states 0..t are resampled in circular blocks of about sqrt(t + 1), within a
-    chain drawn with replacement. For the band the recorded draws are themselves resampled first,
-    `resamples` times. The band of a single chain says nothing of what another chain would have
-    found: run several for that.
+    chain drawn with replacement. For the band the recorded draws are themselves resampled first.
+    The band of a single chain says nothing of what another chain would have found: run several for
+    that.
 
     Args:
         draws: of a set, or of one prompt.
         budget: what is made equal between QAlign and the others at each n.
         ns: numbers of samples; default powers of two up to all of them.
         cuts: of a single prompt: the budgets, from `comparisons.ladder`.
-        beta: of WMV's weights; default the chain's.
-        n_bootstrap: resamples of the problems for the bands.
-        resamples: resamples of a single prompt's draws for the bands.
-        seed: of resamples.
 
     Raises:
         InvalidSetting: no problem is done, or an n exceeds the samples.
@@ -136,17 +129,13 @@ def curves(
     if not records:
         raise InvalidSetting("no problem is done yet; the same 'evaluate' command continues")
     sizes = () if cuts else _sizes(draws, ns)
-    target = Target(draws.header.run.beta if beta is None else beta, draws.header.run.sharpness)
-    rng = np.random.default_rng(seed)
-    resampled = resampled_problems(rng, len(records), 1 if cuts else n_bootstrap)
+    rng = np.random.default_rng(0)
+    resampled = resampled_problems(rng, len(records), 1 if cuts else N_BOOTSTRAP)
 
     by_point: dict[tuple[Curve, int], list[_Row]] = {}
     for record in records:
-        problem = _Problem(draws, record, target)
-        if cuts:
-            rows = _resampled_rows(problem, cuts, resamples, rng)
-        else:
-            rows = _subset_rows(problem, sizes, budget)
+        problem = _Problem(draws, record)
+        rows = _resampled_rows(problem, cuts, rng) if cuts else _subset_rows(problem, sizes, budget)
         for method, place, row in rows:
             by_point.setdefault((method, place), []).append(row)
 
@@ -179,14 +168,14 @@ _Price = tuple[float, float, float, float]
 
 
 class _Problem:
-    """What was drawn for a problem, ready to be decided from, at one beta of the weights."""
+    """What was drawn for a problem, ready to be decided from."""
 
-    def __init__(self, draws: Draws, record: Record, target: Target) -> None:
-        self.draws, self.record, self.beta = draws, record, target.beta
+    def __init__(self, draws: Draws, record: Record) -> None:
+        self.draws, self.record, self.beta = draws, record, draws.header.run.beta
         self.utility = draws.utility(record)
         self.pool_reward = record.pool_reward.astype(np.float64)
         self.pool_answer = record.pool_answer.astype(np.int64)
-        tilt = record.pool_tilt(target.sharpness)
+        tilt = record.pool_tilt(draws.header.run.sharpness)
         self.pool = self.pool_reward, self.pool_answer, tilt
         meter = draws.header.meter
         self.prompt_price = meter.prompt_price(*record.prompt)
@@ -372,7 +361,7 @@ def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, A
     """
     shares: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
     for record in draws.records:
-        problem = _Problem(draws, record, draws.header.run.target)
+        problem = _Problem(draws, record)
         for n, values in shares.items():
             values.append(votes(problem.voters, n, rule, tuple(betas))[0])
     return {n: np.array(values).T for n, values in shares.items()}
@@ -422,9 +411,7 @@ def _means(parts: Sequence[_Row | Point]) -> dict[str, Any]:
 # --- one prompt: its draws, resampled --------------------------------------------------------
 
 
-def _resampled_rows(
-    problem: _Problem, cuts: Sequence[Cut], resamples: int, rng: np.random.Generator
-) -> _Rows:
+def _resampled_rows(problem: _Problem, cuts: Sequence[Cut], rng: np.random.Generator) -> _Rows:
     """A single prompt's rows at each cut, by its place among the cuts."""
     measure, record = problem.draws.measure, problem.record
     rules = RULES.values()
@@ -434,7 +421,7 @@ def _resampled_rows(
     for place, cut in enumerate(cuts):
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.run.burn_in, cut.t)
         n_states = n_chains * (cut.t + 1)
-        outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
+        outer = max(8, min(RESAMPLES, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
         states = _take_places(
             *(_blocks(rng, n_chains, length, (outer, times)) for times in (1, outer))
         )
