@@ -81,10 +81,24 @@ class Record:
             return np.zeros(len(self.pool_reward))
         return (sharpness - 1.0) * self.pool_log_prob.astype(np.float64)
 
-    def answer_texts(self, answer: Array) -> Array:
-        """The answers of numbers, None for -1."""
-        texts = [None if k < 0 else str(self.answers[k]) for k in answer.tolist()]
-        return np.array(texts, dtype=object)
+    def columns(self, source: str, drawn: Array) -> dict[str, Array]:
+        """Return the columns of a frame that samples ("pool") and states ("chain") share.
+
+        Args:
+            source: the draws.
+            drawn: where each one was drawn: a state in the step that proposed it.
+        """
+        reward, answer, cost = (
+            getattr(self, f"{source}_{name}") for name in ("reward", "answer", "cost")
+        )
+        texts = [None if k < 0 else str(self.answers[k]) for k in answer[drawn].tolist()]
+        return {
+            "reward": reward[drawn],
+            "right": self.is_right(answer[drawn]),
+            "answer": np.array(texts, dtype=object),
+            "generated": cost[:, 0],
+            "scored": cost[:, 1],
+        }
 
     def vote(self, utility: Array | None) -> Vote:
         """How votes over the answers are decided, or with a utility the minimum Bayes risk."""
@@ -136,19 +150,10 @@ class Draws:
         parts = []
         for each in self.records:
             steps, samples = np.arange(len(each.chain_reward)), np.arange(len(each.pool_reward))
-            of = each.state_of  # the step at which each state was proposed
             chain = {"t": steps // each.n_chains, "chain": steps % each.n_chains}
-            chain |= {
-                "reward": each.chain_reward[of],
-                "right": each.is_right(each.chain_answer[of]),
-                "answer": each.answer_texts(each.chain_answer[of]),
-            }
-            chain |= {"generated": each.chain_cost[:, 0], "scored": each.chain_cost[:, 1]}
+            chain |= each.columns("chain", each.state_of)
             chain |= {"accepted": each.chain_accepted, "changed": each.chain_changed}
-            pool = {"t": samples, "reward": each.pool_reward}
-            pool |= {"right": each.is_right(each.pool_answer)}
-            pool |= {"answer": each.answer_texts(each.pool_answer)}
-            pool |= {"generated": each.pool_cost[:, 0], "scored": each.pool_cost[:, 1]}
+            pool = {"t": samples, **each.columns("pool", samples)}
             for source, columns in (("chain", chain), ("pool", pool)):
                 parts.append(pd.DataFrame({"problem": each.id, "source": source, **columns}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

@@ -256,9 +256,9 @@ class Report:
                         row |= {"method": result.method, "problems": len(result.each)}
                         row |= {"best": marked if result.method in RULES else None}
                     else:
-                        row |= {"method": result.a, "minus": result.b, "problems": result.problems}
-                        row |= {"verdict": result.verdict, "discordant": result.discordant}
-                        row |= {"p": result.p}
+                        tested = ("problems", "verdict", "discordant", "p")
+                        row |= {"method": result.a, "minus": result.b}
+                        row |= {name: getattr(result, name) for name in tested}
                     rows.append(row)
         frame = pd.DataFrame(rows, columns=COLUMNS)
         return frame.astype({"best": "Int64"})
@@ -271,23 +271,14 @@ class Report:
         """
         import pandas as pd
 
-        parts = [
-            pd.DataFrame(
-                {
-                    **{
-                        "lm": header.run.lm,
-                        "rm": header.run.rm,
-                        "beta": header.run.beta,
-                        "move": header.run.move,
-                    },
-                    **{"set": each.name, "problem": [r.id for r in each.results.records]},
-                    **{"method": p.method, "n": p.n, "value": p.each, "spent": p.spent},
-                }
-            )
-            for each in self.sets
-            for header in [each.results.header]
-            for p in each.points
-        ]
+        parts = []
+        for each in self.sets:
+            run = each.results.header.run
+            shared = {"lm": run.lm, "rm": run.rm, "beta": run.beta, "move": run.move}
+            shared |= {"set": each.name, "problem": [r.id for r in each.results.records]}
+            for p in each.points:
+                columns = {"method": p.method, "n": p.n, "value": p.each, "spent": p.spent}
+                parts.append(pd.DataFrame(shared | columns))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def json(self) -> dict[str, list[dict[str, Any]]]:
