@@ -20,7 +20,7 @@ from qalign_study.commands import shared
 from qalign_study.commands.drawing import draw, fill, progress_bar
 from qalign_study.export.command import COMMAND_DEFAULTS
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
-from qalign_study.measure.results import answer_of, answers_in
+from qalign_study.measure.results import Answer, answer_of, answers_in
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.words import describe_mixing
 
@@ -84,15 +84,9 @@ async def _run_many(options: argparse.Namespace) -> None:
         if options.json:
             print(json.dumps(asdict(answer), ensure_ascii=False))
         elif not options.quiet:
-            right = (
-                ""
-                if answer.reference is None
-                else f"; right is {format_references(answer.reference)}"
-            )
-            words = (
-                answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
-            )
-            print(f"{answer.id}: {words}{right}")
+            voted = f"{answer.answer} ({answer.share:.0%})"
+            text = answer.text if answer.answer is None else voted
+            print(f"{answer.id}: {text}{_reference(answer)}")
     if not options.json:
         n_states = sum(answer.n_states for answer in answers)
         print(f"{options.out}: {len(answers)} prompts, {n_states} states")
@@ -133,8 +127,12 @@ def _summarize(problem: Problem, trace: Trace) -> str:
     if problem.extract is None:
         return f"{summary}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
     share = f"{answer.share:.0%} of {answer.n_states} states"
-    right = "" if answer.reference is None else f"; right is {format_references(answer.reference)}"
-    return f"{summary}\nanswer {answer.answer or '(none)'}, {share}{right}"
+    return f"{summary}\nanswer {answer.answer or '(none)'}, {share}{_reference(answer)}"
+
+
+def _reference(answer: Answer) -> str:
+    """State the right answer, if it is known."""
+    return "" if answer.reference is None else f"; right is {format_references(answer.reference)}"
 
 
 def _agreement(trace: Trace) -> str:
