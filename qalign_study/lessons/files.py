@@ -159,15 +159,6 @@ def load_lessons(folder: Path = FOLDER) -> dict[str, Lesson]:
     return lessons
 
 
-def sets_of_lessons() -> set[str]:
-    """Return the names of the results that the project's lessons show."""
-    stops = [stop for lesson in load_lessons().values() for stop in lesson.stops]
-    places = [
-        place for stop in stops for place in (stop.at, stop.ask.then if stop.ask else stop.at)
-    ]
-    return {place.set for place in places if place.page == "results"}
-
-
 def onward_fault(lesson: Lesson, lessons: Collection[str]) -> str:
     """Return why a lesson cannot go on as it says, in a few words; "" if it can."""
     known = [*lessons, *(f"run={name}" for name in RUNS)]

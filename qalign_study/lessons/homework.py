@@ -25,7 +25,7 @@ from qalign_study.export.browser import POLICY, embedded_data, engine_header
 from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, head, player_parts
 from qalign_study.export.scripts import WEB, as_data
 from qalign_study.lessons.facts import LEARNERS, Tied, run_of
-from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, read_lesson
+from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, end_of, read_lesson
 from qalign_study.lessons.material import add_runs, lesson_files
 from qalign_study.lessons.messages import find_outcome, lesson_message, number_of
 
@@ -72,8 +72,8 @@ def header_of(lesson: Lesson) -> TraceHeader:
     Raises:
         InvalidLesson: the lesson cannot be homework; the message names a stop.
     """
-    runs = {place.run for stop in lesson.stops for place in (stop.at, stop.ask and stop.ask.then)
-            if place and place.page == "watch"}  # fmt: skip
+    places = [place for stop in lesson.stops for place in (stop.at, end_of(stop))]
+    runs = {place.run for place in places if place.page == "watch"}
     for k, stop in enumerate(lesson.stops, start=1):
         if fault := _stop_fault(stop):
             raise InvalidLesson(f"{lesson.name} cannot be homework: stop {k} {fault}")
@@ -87,7 +87,7 @@ def header_of(lesson: Lesson) -> TraceHeader:
 
 def _stop_fault(stop: Stop) -> str:
     """Return why learners cannot take a stop at home, in a few words; "" if they can."""
-    if stop.at.page != "watch" or (stop.ask and stop.ask.then.page != "watch"):
+    if stop.at.page != "watch" or end_of(stop).page != "watch":
         return f"is on the page {stop.at.page}; use the page watch only"
     if stop.ask and stop.ask.kind == "spot":
         return "asks for a spot; ask for a number or a choice"
@@ -196,7 +196,7 @@ async def check_draws(
     ):
         return "no: the run is not finished"
     run, chance = header.run, random.SystemRandom()  # which draws are checked must be unknown
-    last = max(max(s.at.step, s.ask.then.step) for s in lesson.stops if s.ask)
+    last = max(max(s.at.step, end_of(s).step) for s in lesson.stops if s.ask)
     early = [(k, t) for k in chains for t in range(last + 1)]
     late = [(k, t) for k in chains for t in range(last + 1, run.steps + 1)]
     places = sorted(early + chance.sample(late, min(REDRAWN, len(late))))
