@@ -6,8 +6,9 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -340,8 +341,8 @@ def beta_for(
             f"none of {len(changed)} proposals differs from its state, so beta cannot be tuned on "
             "them; run more steps, or sample at a higher temperature"
         )
-    rewards = (np.asarray(scores.reward) for scores in (proposals.new, proposals.old))
-    if np.array_equal(*(reward[changed] for reward in rewards)):
+    new, old = (np.asarray(each.reward)[changed] for each in (proposals.new, proposals.old))
+    if np.array_equal(new, old):
         raise InvalidSetting(
             f"the {int(changed.sum())} changed proposals have the rewards of their states, so beta "
             "decides nothing; use a reward that distinguishes responses"
@@ -504,25 +505,29 @@ async def tune_sharpness(
             "give a different set, or only one sharpness"
         )
     check_count("steps", steps, 8)
-    prompts = [problem.prompt for problem in problems]
-    tried = []
-    for sharpness in sorted(set(sharpnesses)):
-        first = replace(start, sharpness=sharpness)
-        run = Run(rm=rm.id, sharpness=first.sharpness, beta=first.beta, move=move,
-                  steps=steps, burn_in=steps // 4, seed=seed + rounds,
-                  extractor=problems[0].extractor)  # fmt: skip
-        tuned = None
-        if run.has_reward:
-            try:
-                tuned = await tune_beta(lm, rm, prompts, acceptance=acceptance, start=first,
-                                        move=move, steps=steps, rounds=rounds,
-                                        seed=seed)  # fmt: skip
-            except NoBeta as failed:
-                tried.append(Tried(first.sharpness, None, None, failed.cost))
-                continue
-            run = run.with_changes(beta=tuned.beta)
-        draws, spent = await walk(lm, rm, problems, run)
-        (right,) = curves(draws, budget="samples", ns=[steps + 1])
-        cost = spent + tuned.cost if tuned else spent
-        tried.append(Tried(first.sharpness, tuned, right, cost))
-    return tuple(tried)
+    how: Any = {"acceptance": acceptance, "move": move, "steps": steps, "rounds": rounds}
+    tune = partial(tune_beta, lm, rm, [problem.prompt for problem in problems], seed=seed, **how)
+    shared = Run(rm=rm.id, beta=start.beta, move=move, steps=steps, burn_in=steps // 4,
+                 seed=seed + rounds, extractor=problems[0].extractor)  # fmt: skip
+    runs = [shared.with_changes(sharpness=float(each)) for each in sorted(set(sharpnesses))]
+    return tuple([await _try_sharpness(lm, rm, problems, run, tune) for run in runs])
+
+
+async def _try_sharpness(
+    lm: LanguageModel,
+    rm: RewardModel,
+    problems: Sequence[Problem],
+    run: Run,
+    tune: Callable[..., Awaitable[Tuned]],
+) -> Tried:
+    """Tune the beta of a run from where it starts, and let chains vote at that beta."""
+    tuned, cost = None, Cost()
+    if run.has_reward:
+        try:
+            tuned = await tune(start=run.target)
+        except NoBeta as failed:
+            return Tried(run.sharpness, None, None, failed.cost)
+        run, cost = run.with_changes(beta=tuned.beta), tuned.cost
+    draws, spent = await walk(lm, rm, problems, run)
+    (right,) = curves(draws, budget="samples", ns=[run.steps + 1])
+    return Tried(run.sharpness, tuned, right, cost + spent)
