@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 from qalign_core.assets import ASSETS
+from qalign_core.chain.cost import CostModel
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.store import load_trace
 from qalign_study.commands import main, shared
 from qalign_study.commands.plan import Plan, TrainingPlan, facts_of, parameters_in
 from qalign_study.measure.results import unpack
 from qalign_study.sets.tasks import hardware, task_of
+from qalign_study.train.trainer import Recipe
 
 
 def tulu_on_math500(**changes):
     lm = parameters_in(facts_of("lm", "tulu-3-8b-sft"))
     rm = parameters_in(facts_of("rm", "tulu-3-8b-rm"))
     settings = {"samples": 1024, "states": 1024, "response": 400, "prompt": 69, **changes}
-    return Plan(500, lm_parameters=lm, rm_parameters=rm, **settings)
+    return Plan(500, meter=CostModel(lm, rm), at_once=128, **settings)
 
 
 def test_tulu_3_8b_on_math500_at_1024_steps_costs_what_a_hand_counts():
@@ -69,7 +71,7 @@ def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
     for record in results.records[:40]:
         n, states = len(record.pool_cost), len(record.chain_cost)
         lengths = np.concatenate([record.pool_cost[:, 0], record.chain_length])
-        plan = Plan(1, samples=n, states=states, response=float(lengths.mean()))
+        plan = Plan(1, n, states, float(lengths.mean()), 0, CostModel(), 128)
         n_tokens = int(record.chain_cost[:, 0].sum())
         assert plan.chain.generated == pytest.approx(n_tokens, rel=0.15), record.id
 
@@ -144,8 +146,8 @@ def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path
 def test_a_training_costs_what_a_hand_counts():
     # the paper's: 7,473 prompts of 75 tokens, a pair each, an epoch, responses of 200 tokens
     parameters = parameters_in(facts_of("lm", "tulu-3-8b-sft"))
-    draws = Plan(7473, 64, 1, 200, 75, lm_parameters=parameters)
-    full, lora = (TrainingPlan(draws, 7473, 1.0, lora) for lora in (False, True))
+    draws = Plan(7473, 64, 1, 200, 75, CostModel(parameters), 128)
+    full, lora = (TrainingPlan(draws, 7473, Recipe(epochs=1.0, lora=rank)) for rank in (0, 16))
     # 7,473 * 2 * 275 = 4,110,150 tokens; * 6 * 8.0303e9 = 1.980e17; / (989e12 * 0.3) = 667 s
     assert full.tokens == 4_110_150
     assert full.flops == pytest.approx(1.980e17, rel=0.01)

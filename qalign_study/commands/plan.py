@@ -41,20 +41,19 @@ class Plan:
         samples: independent ones a problem.
         states: of the chain; 0 where it may cost as much as the samples.
         response, prompt: mean lengths, tokens.
-        lm_parameters, rm_parameters: sizes of the models; 0 for none.
-        reads_on: whether the RM continues from a kept prefix; a served one reads the whole text.
+        meter: the sizes of the models.
         at_once: problems side by side on a GPU.
+        reads_on: whether the RM continues from a kept prefix; a served one reads the whole text.
     """
 
     problems: int
     samples: int
     states: int
     response: float
-    prompt: float = 0.0
-    lm_parameters: int = 0
-    rm_parameters: int = 0
+    prompt: float
+    meter: CostModel
+    at_once: int
     reads_on: bool = True
-    at_once: int = 128
 
     @property
     def pool(self) -> Cost:
@@ -75,13 +74,11 @@ class Plan:
     @property
     def flops(self) -> Mapping[str, int]:
         """Count the FLOPs of the chains, of the samples, and of reading every prompt once."""
-        meter = CostModel(self.lm_parameters, self.rm_parameters)
         read = round(self.problems * self.prompt)
-        prompts = meter.prompt_price(read, read if self.reads_on else 0)
         return {
-            "chains": meter.price(self.chain),
-            "samples": meter.price(self.pool),
-            "prompts": prompts,
+            "chains": self.meter.price(self.chain),
+            "samples": self.meter.price(self.pool),
+            "prompts": self.meter.prompt_price(read, read if self.reads_on else 0),
         }
 
     def hours(self, gpu: Mapping[str, float], n: int = 1) -> float:
@@ -90,16 +87,16 @@ class Plan:
         A chain's tokens come one after the other, and each waits for the weights to be read; with
         few problems a GPU that is the longer of the two.
         """
-        computing = sum(self.flops.values()) / (n * gpu["tflops"] * 1e12 * SHARE)
+        computing = _hours_of(sum(self.flops.values()), gpu) / n
         rounds = math.ceil(self.problems / (n * self.at_once))
         in_a_row = rounds * self.chain.generated / max(self.problems, 1)
-        weights = self.lm_parameters * _BYTES_A_PARAMETER / (gpu["bandwidth"] * 1e9)
-        return max(computing, in_a_row * weights / BANDWIDTH_SHARE) / 3600
+        weights = self.meter.lm_parameters * _BYTES_A_PARAMETER / (gpu["bandwidth"] * 1e9)
+        return max(computing, in_a_row * weights / BANDWIDTH_SHARE / 3600)
 
     @property
     def weights(self) -> float:
         """GB of the two models, on the disk and in memory."""
-        return (self.lm_parameters + self.rm_parameters) * _BYTES_A_PARAMETER / 1e9
+        return (self.meter.lm_parameters + self.meter.rm_parameters) * _BYTES_A_PARAMETER / 1e9
 
     @property
     def traces(self) -> float:
@@ -116,33 +113,38 @@ class TrainingPlan:
     Attributes:
         draws: what is drawn for it.
         pairs: of responses, at most.
-        epochs: passes over them.
-        lora: whether low-rank changes are trained instead of the weights.
+        recipe: how they are learned from.
     """
 
     draws: Plan
     pairs: int
-    epochs: float
-    lora: bool
+    recipe: Recipe
 
     @property
     def tokens(self) -> int:
         """Tokens that are learned from, both responses of every pair with its prompt."""
-        return round(2 * self.pairs * self.epochs * (self.draws.prompt + self.draws.response))
+        return round(
+            2 * self.pairs * self.recipe.epochs * (self.draws.prompt + self.draws.response)
+        )
 
     @property
     def flops(self) -> int:
         """Two operations a parameter forward, two back to the layer before, two to the weights."""
-        return (4 if self.lora else 6) * self.draws.lm_parameters * self.tokens
+        return (4 if self.recipe.lora else 6) * self.draws.meter.lm_parameters * self.tokens
 
     @property
     def memory(self) -> float:
         """GB of the weights in float32, and unless LoRA of gradients and AdamW's two moments."""
-        return (4 if self.lora else 16) * self.draws.lm_parameters / 1e9
+        return (4 if self.recipe.lora else 16) * self.draws.meter.lm_parameters / 1e9
 
     def hours(self, gpu: Mapping[str, float]) -> float:
         """At least so long on one GPU."""
-        return self.flops / (gpu["tflops"] * 1e12 * SHARE) / 3600
+        return _hours_of(self.flops, gpu)
+
+
+def _hours_of(flops: float, gpu: Mapping[str, float]) -> float:
+    """Estimate how long one GPU computes."""
+    return flops / (gpu["tflops"] * 1e12 * SHARE) / 3600
 
 
 def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
@@ -210,8 +212,10 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
     rm = () if recipe else facts_of("rm", run.rm, options.parameters or 0)
     task = shared.paper_task(options)
     plan = _plan_of(options, lm, rm, task, is_training=recipe is not None)
-    learning = None if recipe is None else _training_of(options, plan, recipe)
-    what = "evaluation" if recipe is None else "training"
+    learning, what = None, "evaluation"
+    if recipe is not None:
+        kinds, what = 1 + options.suffix_pairs + options.changed_numbers, "training"
+        learning = TrainingPlan(plan, plan.problems * options.each * kinds, recipe)
     print(f"nothing is loaded or drawn; estimates for this {what}:")
     rows: list[Row] = []
     if task is not None:
@@ -252,21 +256,10 @@ def _plan_of(
             f"--response-tokens {options.response_tokens:,}: a response has at most {limit:,} "
             "tokens; give fewer, or more with --max-new-tokens"
         )
-    return Plan(
-        n,
-        options.samples if is_training else options.budget,
-        run.steps + 1 if is_training else options.states,
-        options.response_tokens or max(1, limit // 2),
-        prompt,
-        parameters_in(lm),
-        parameters_in(rm),
-        at_once=options.at_once,
-    )
-
-
-def _training_of(options: argparse.Namespace, draws: Plan, recipe: Recipe) -> TrainingPlan:
-    pairs = draws.problems * options.each * (1 + options.suffix_pairs + options.changed_numbers)
-    return TrainingPlan(draws, pairs, recipe.epochs, recipe.lora > 0)
+    draws = (options.samples, run.steps + 1) if is_training else (options.budget, options.states)
+    response = options.response_tokens or max(1, limit // 2)
+    meter = CostModel(parameters_in(lm), parameters_in(rm))
+    return Plan(n, *draws, response, prompt, meter, options.at_once)
 
 
 def _describe(model: Entry) -> str:
