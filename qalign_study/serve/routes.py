@@ -148,30 +148,26 @@ class ChatAPI:
             body = from_json(await request.body())
         except ValueError as error:
             raise HTTPRefusal(400, f"the request is not JSON ({error}); send an object") from error
-        chat_request = parse_request(body, self.lms, self.defaults, self.limits)
-        if self._open + chat_request.n > self.limits.runs:
+        answer = _Answer(parse_request(body, self.lms, self.defaults, self.limits))
+        if self._open + answer.chat.n > self.limits.runs:
             raise Busy(f"{self._open} answers are being drawn; please try again in a minute")
-        answer = _Answer(chat_request, [])
-        answers = self._draw_choices(chat_request, answer)
-        if chat_request.stream:
+        answers = self._draw_choices(answer)
+        if answer.chat.stream:
             await _stop_if_left(request, anext(answers))  # what cannot be drawn is refused here
             events = _stream_answer(answer, answers)
             return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
         return JSONResponse(await _stop_if_left(request, _collect_answer(answer, answers)))
 
-    async def _draw_choices(
-        self, chat_request: ChatRequest, answer: "_Answer"
-    ) -> AsyncIterator[tuple[Choice, str]]:
+    async def _draw_choices(self, answer: "_Answer") -> AsyncIterator[tuple[Choice, str]]:
         """Draw all choices side by side; what was drawn is kept, however it ends."""
-        answer.choices = [Choice(chat_request, k, answer.id) for k in range(chat_request.n)]
-        self._open += chat_request.n
+        self._open += answer.chat.n
         streams = merge(*(choice.follow(self.draw) for choice in answer.choices))
         try:
             async with aclosing(streams) as updates:  # type: ignore[type-var]
                 async for item in updates:
                     yield item
         finally:
-            self._open -= chat_request.n
+            self._open -= answer.chat.n
             self._keep(answer.choices)
 
 
@@ -180,9 +176,11 @@ class _Answer:
     """The fields that all parts of an answer share."""
 
     chat: ChatRequest
-    choices: list[Choice]
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
     created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.choices = [Choice(self.chat, k, self.id) for k in range(self.chat.n)]
 
     @property
     def header(self) -> TraceHeader:
