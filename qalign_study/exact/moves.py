@@ -65,8 +65,7 @@ class ReplayedChoices:
         if not (0 < total < math.inf and min(weights) >= 0):
             raise InvalidSetting(
                 f"the move draws with the weights {short_repr(weights)}; give finite "
-                "weights >= 0, at "
-                "least one of them above 0"
+                "weights >= 0, at least one of them above 0"
             )
         k = self._take(len(weights), role, tuple(weights))
         self.p *= weights[k] / total

@@ -92,11 +92,8 @@ class Comparison:
     @property
     def extract(self) -> AnswerExtractor | None:
         """The answer extractor, remembering what it has read; None for an open-ended prompt."""
-        return (
-            None
-            if self.header.run.extractor is None
-            else _remembering(get_grader(self.header.run.extractor))
-        )
+        name = self.header.run.extractor
+        return None if name is None else _remembering(get_grader(name))
 
     def steps_to(self, t: int) -> list[Step]:
         """Steps 0..t of every chain, chain after chain."""

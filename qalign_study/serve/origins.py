@@ -74,8 +74,7 @@ class OriginPolicy:
             raise HTTPRefusal(
                 421,
                 f"this server is not {short_repr(host)}; open it by its own address, or "
-                "name that host "
-                "in QALIGN_HOSTS",
+                "name that host in QALIGN_HOSTS",
             )
         origin = headers.get("origin", "")
         scheme, _, of_page = origin.lower().partition("://")
@@ -84,8 +83,7 @@ class OriginPolicy:
             raise HTTPRefusal(
                 403,
                 f"a page of {short_repr(origin)} may not use this server; the operator can "
-                "allow that "
-                "origin in QALIGN_ORIGINS",
+                "allow that origin in QALIGN_ORIGINS",
             )
         return origin
 

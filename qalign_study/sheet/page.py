@@ -85,17 +85,16 @@ def panels_html(figures: Iterable[Figure]) -> str:
     return f'{key}<div class="grid-of">{cells}</div>'
 
 
+def _item_html(item: Table | Figure | tuple[Figure, ...]) -> str:
+    if isinstance(item, Table):
+        return table_html(item)
+    return figure_html(item) if isinstance(item, Figure) else panels_html(item)
+
+
 def section_html(section: Section) -> str:
     """A section with all that is in it."""
     under = f'<p class="soft">{section.intro}</p>' if section.intro else ""
-    content = under + "".join(
-        table_html(item)
-        if isinstance(item, Table)
-        else figure_html(item)
-        if isinstance(item, Figure)
-        else panels_html(item)
-        for item in section.items
-    )
+    content = under + "".join(map(_item_html, section.items))
     if section.fold:
         body = f'<div id="{section.id}">{content}</div>' if section.id else content
         return f"<details><summary>{section.title}</summary>{body}</details>"

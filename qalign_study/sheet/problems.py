@@ -59,20 +59,16 @@ def list_problems(
     for k in order[:MOST]:
         record = results.records[k]
         problem = known.get(record.id)
-        shares = {
-            curve_name(m, results.header.run.open_ended): f"{100 * at[m].each[k]:.0f}"
-            for m in table_columns()
-            if m in at
-        }
-        text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
-        problem_cells = (
-            {"Problem": text, "Right": format_references((problem and problem.answer) or "–")}
-            if known
-            else {}
-        )
-        graded = problem is None or problem.is_graded
-        outcome_cells = _outcome_cells(record, results.header, graded)
-        rows.append({**problem_cells, **outcome_cells, **shares, "Chain": chain(k)})
+        cells: dict[str, str] = {}
+        if known:
+            text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
+            right = format_references((problem and problem.answer) or "–")
+            cells = {"Problem": text, "Right": right}
+        cells |= _outcome_cells(record, results.header, problem is None or problem.is_graded)
+        for method in (each for each in table_columns() if each in at):
+            name = curve_name(method, results.header.run.open_ended)
+            cells[name] = f"{100 * at[method].each[k]:.0f}"
+        rows.append(cells | {"Chain": chain(k)})
     ids = [results.records[k].id for k in order[:MOST]]
     return Table(pd.DataFrame(rows, index=ids), sorts=sorts)
 

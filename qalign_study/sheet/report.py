@@ -12,7 +12,7 @@ from qalign_core.run import is_file_name
 from qalign_study.measure.cross_validated_beta import FACTORS, PARTS
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
-from qalign_study.measure.landmarks import Crossing, crossing, turn
+from qalign_study.measure.landmarks import Crossing, Turn, crossing, turn
 from qalign_study.measure.report import Evaluated, Group, Report, Row, others
 from qalign_study.measure.results import Results
 from qalign_study.measure.subsets import MOST as MOST_SUBSETS
@@ -120,19 +120,9 @@ def _landmarks(groups: Sequence[Group]) -> Section:
     rows = {}
     for group in groups:
         for line in group.lines:
-            best, turned = turn(line.points), "–"
-            if best is not None:
-                turned = (
-                    f"best at {best.n:,} ({best.low:,} to {best.high:,}), {gap(best.lost)} "
-                    f"more than at {best.last:,}"
-                    if best.seen
-                    else "no turn is seen"
-                )
-            crossed = [
-                _format_crossing(crossing(line.points, chain_vote.id, o), group.unit)
-                for o in against
-            ]
-            rows[line.name] = [turned, *crossed]
+            crossings = (crossing(line.points, chain_vote.id, other) for other in against)
+            crossed = [_format_crossing(each, group.unit) for each in crossings]
+            rows[line.name] = [_format_turn(turn(line.points)), *crossed]
     heads = ["Best-of-n turns", *(f"QAlign and {in_a_sentence(curve_name(o))}" for o in against)]
     frame = pd.DataFrame(rows.values(), columns=heads, index=[*rows])
     intro = (
@@ -141,6 +131,13 @@ def _landmarks(groups: Sequence[Group]) -> Section:
         "intervals, it is computed again on each resample of the problems."
     )
     return Section("Where curves turn and cross", intro, [Table(frame)])
+
+
+def _format_turn(best: Turn | None) -> str:
+    if best is None or not best.seen:
+        return "–" if best is None else "no turn is seen"
+    at = f"best at {best.n:,} ({best.low:,} to {best.high:,})"
+    return f"{at}, {gap(best.lost)} more than at {best.last:,}"
 
 
 def _format_crossing(crossing: Crossing | None, unit: str) -> str:
@@ -188,6 +185,9 @@ def describe_run(each: Evaluated) -> dict[str, str]:
     """Describe what was run, so that a reader can run it again."""
     header, acceptance = each.results.header, acceptance_of(each.results.records)
     overall, changed = acceptance.overall.value, acceptance.changed.value
+    accepted = "–"
+    if overall is not None and changed is not None:
+        accepted = f"{percent(overall)} of all, {percent(changed)} of those that change the state"
     missing = f", {each.results.n_missing:,} not done" if each.results.n_missing else ""
     longest = max((len(record.chain_reward) for record in each.results.records), default=0)
     chain = f"chains of up to {longest // max(1, header.run.chains):,} states"
@@ -197,9 +197,7 @@ def describe_run(each: Evaluated) -> dict[str, str]:
         "Language model": f"{header.run.lm} {short_revision(header.lm_revision)}".strip(),
         "Reward model": f"{header.run.rm} {short_revision(header.rm_revision)}".strip(),
         "Target, temperature": f"{target_of(header.run)}; {number(header.run.temperature)}",
-        "Accepted proposals": "–"
-        if overall is None or changed is None
-        else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
+        "Accepted proposals": accepted,
         "Samples per problem": f"{header.run.pool:,}; {chain}",
         "Seed, date": f"{header.run.seed}, {header.created[:10]}",
         "Command": Markup(f"<code>{html.escape(header.command)}</code> {text(header.source)}"),

@@ -32,11 +32,9 @@ def names_of(open_ended: bool = False) -> dict[str, Idea]:
 
 def _open(idea: Idea) -> Idea:
     """A rule where a text is chosen, for which it may have another word or sentence."""
-    return (
-        ideas()[idea.open]
-        if idea.open
-        else replace(idea, sentence=idea.open_sentence or idea.sentence)
-    )
+    if idea.open:
+        return ideas()[idea.open]
+    return replace(idea, sentence=idea.open_sentence or idea.sentence)
 
 
 def curve_name(curve: Curve, open_ended: bool = False) -> str:

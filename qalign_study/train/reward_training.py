@@ -161,8 +161,7 @@ def _join(out: Path, settings: Mapping[str, Any]) -> None:
         if old.get(name, wanted) != wanted:
             raise InvalidSetting(
                 f"{out} has a training with {name} = {short_repr(old.get(name))}, not "
-                f"{wanted}; give "
-                "the same settings, or another --out"
+                f"{wanted}; give the same settings, or another --out"
             )
 
 
