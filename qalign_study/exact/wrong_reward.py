@@ -8,7 +8,7 @@ those counts can be summed in full: nothing here is sampled.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -221,5 +221,4 @@ def _possible(n: int) -> tuple[Array, Array]:
 
 def target_over_beta(example: Example, betas: tuple[float, ...]) -> Array:
     """Share of A, B and C under the target at each beta, shape [len(betas), 3]."""
-    base, rewards = np.array(example.base), np.array(example.rewards)
-    return np.array([target_distribution(base, rewards, Target(beta)) for beta in betas])
+    return np.array([replace(example, beta=beta).target() for beta in betas])

@@ -80,13 +80,12 @@ def near_misses(records: Iterable[Record]) -> Rate:
     preferred = met = 0
     for record in records:
         first = record.n_chains  # the first steps are the initial draws, which have no state before
-        proposed = np.arange(len(record.chain_reward))[first:]
-        state = record.state_of[:-first] if first else proposed
+        state, reward = record.state_of[:-first], record.chain_reward
         right = record.is_right(record.chain_answer)
         kept = record.chain_length - generated(record.chain_cost)
-        pair = (right[proposed] != right[state]) & (kept[proposed] > 0)
-        rises = record.chain_reward[proposed] > record.chain_reward[state]
-        preferred += int((pair & (rises == right[proposed])).sum())
+        pair = (right[first:] != right[state]) & (kept[first:] > 0)
+        rises = reward[first:] > reward[state]
+        preferred += int((pair & (rises == right[first:])).sum())
         met += int(pair.sum())
     return Rate(preferred, met)
 

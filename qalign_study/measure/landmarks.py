@@ -56,14 +56,13 @@ class Crossing:
     """From which compute on one method stays ahead of another.
 
     Attributes:
-        ahead, behind: the methods; the first is ahead at the largest equal compute.
+        ahead: the method that is ahead at the largest equal compute.
         spent: from where on, between two budgets on a logarithmic scale; 0 if it always is.
         low, high: its 95 % interval; 0 and inf where problems drawn again say "always" or "never".
         last: the largest equal compute.
     """
 
     ahead: Curve
-    behind: Curve
     spent: float
     low: float
     high: float
@@ -92,8 +91,7 @@ def crossing(points: Sequence[Point], a: Curve, b: Curve) -> Crossing | None:
     spent = np.array([other.spent for _, other in both])
     low, high = band(_leads(spent, sign * weights @ gaps.T), among=True)
     (place,) = _leads(spent, sign * values[None])
-    leader, other = (a, b) if sign > 0 else (b, a)
-    return Crossing(leader, other, float(place), low, high, float(spent[-1]))
+    return Crossing(a if sign > 0 else b, float(place), low, high, float(spent[-1]))
 
 
 def _leads(spent: Array, values: Array) -> Array:
