@@ -23,6 +23,7 @@ from qalign_core.record.store import read_trace
 from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess
+from qalign_study.sets.folder import read_set, traces_of
 from qalign_study.sheet.words import describe_mixing
 from qalign_study.train.reward_training import SETTINGS, _join
 
@@ -280,3 +281,16 @@ def test_run_prints_the_agreement_of_its_chains(steps, tmp_path, capsys):
     out.unlink()
     assert main([*command.split(), "1"]) in (0, None)
     assert "R-hat" not in capsys.readouterr().out
+
+
+def test_the_command_that_a_folder_keeps_draws_the_same_again_in_a_shell(tmp_path, capsys):
+    first, again = tmp_path / "first", tmp_path / "again"
+    settings = ["--rm", "0.5*embedded + 0.5*mood", "--steps", "1", "--max-new-tokens", "8"]
+    command = ["run", "--prompts", "in_distribution", "--problems", "1", *settings]
+    assert main([*command, "--out", str(first)]) == 0
+    header, problems = read_set(first)
+    qalign, *words = shlex.split(header.command)
+    assert (qalign, words[-2:]) == ("qalign", ["--out", "FOLDER"])
+    assert main([*words[:-1], str(again)]) == 0
+    (_, one), (_, other) = (next(traces_of(each, len(problems))) for each in (first, again))
+    assert one.steps == other.steps

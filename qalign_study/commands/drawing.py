@@ -19,6 +19,7 @@ from qalign_core.record.trace import Trace
 from qalign_core.run import Run
 from qalign_core.types import ScoredResponse, Step
 from qalign_study.commands import shared
+from qalign_study.export.command import join_options
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.tasks import Loaded
 
@@ -94,8 +95,9 @@ def _command(options: argparse.Namespace) -> str:
     """How to run the same again."""
     names = {*Run.kinds(), "problems", "preset", "budget", "states", "samples"}
     names |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in shared.OF_EACH}
-    settings = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in names]
-    flags = [f"--{name} {value}" for name, value in settings if value not in (None, 0)]
-    flags += ["--data PATH"] if options.data is not None else []
-    what = "prompts" if options.name == "run" else "task"
-    return f"qalign {options.name} --{what} {' '.join([options.task, *flags])} --out FOLDER"
+    settings = {"prompts" if options.name == "run" else "task": options.task}
+    values = ((k, v) for k, v in vars(options).items() if k in names and v not in (None, 0))
+    settings |= {name: str(value) for name, value in values}
+    if options.data is not None:
+        settings["data"] = "PATH"
+    return join_options(options.name, {**settings, "out": "FOLDER"})

@@ -22,7 +22,7 @@ def command_of(run: Run) -> str:
     Options at the command's own defaults are left out; without an entry of the registry, which has
     defaults of its own, a language model is sampled as `Sampling` says.
     """
-    return _join_options(*_options_of(run))
+    return join_options(*_options_of(run))
 
 
 def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
@@ -34,7 +34,7 @@ def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
     command, options = _options_of(run)
     for name in ("prompt", "reference", "extractor"):  # the problem's
         options.pop(name, None)
-    return _join_options(command, {"task": header.task, "problem": str(place), **options})
+    return join_options(command, {"task": header.task, "problem": str(place), **options})
 
 
 def _options_of(run: Run) -> tuple[str, dict[str, str]]:
@@ -55,7 +55,8 @@ def _options_of(run: Run) -> tuple[str, dict[str, str]]:
     return command, options
 
 
-def _join_options(command: str, options: dict[str, str]) -> str:
+def join_options(command: str, options: dict[str, str]) -> str:
+    """Return a command with its options, as a shell reads it."""
     words = ["qalign", command]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
