@@ -41,7 +41,7 @@ def folders(tmp_path_factory):
 def test_a_run_differs_from_itself_in_nothing_and_from_another_by_the_mean_of_the_problems(folders):
     one, other = map(load_results, folders)
     assert all(pair.difference.value == 0 for pair in paired_runs(one, one))
-    pairs = {(pair.method, pair.n): pair for pair in paired_runs(one, other)}
+    pairs = {(pair.a.method, pair.a.n): pair for pair in paired_runs(one, other)}
     points = [{(p.method, p.n): p for p in curves(each)} for each in (one, other)]
     assert pairs.keys() == points[0].keys() & points[1].keys()
     for key, pair in pairs.items():
@@ -54,7 +54,7 @@ def test_a_run_differs_from_itself_in_nothing_and_from_another_by_the_mean_of_th
 def test_only_problems_that_both_have_are_compared_and_in_the_order_of_one(folders):
     one, other = map(load_results, folders)
     part = replace(other, records=other.records[3:0:-1])
-    pairs = {(p.method, p.n): p for p in paired_runs(one, part)}
+    pairs = {(p.a.method, p.a.n): p for p in paired_runs(one, part)}
     assert {p.difference.problems for p in pairs.values()} == {3}
     whole = {(p.method, p.n): p for p in curves(one)}
     assert pairs["bon", 32].a.each == whole["bon", 32].each[1:4]

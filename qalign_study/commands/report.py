@@ -126,7 +126,7 @@ def _print_paired(a: Path, b: Path, *, as_json: bool) -> None:
     problems = len(pairs[0].a.each)
     unit = one.header.meter.unit if one.header.meter.unit == other.header.meter.unit else "cost"
     print(f"{problems:,} problems; n: samples, or as many states as cost the same in that run; 95%")
-    rows = [(p.method, p.n, p.a.spent, p.b.spent, p.a, p.b, p.difference) for p in pairs]
+    rows = [(p.a.method, p.a.n, p.a.spent, p.b.spent, p.a, p.b, p.difference) for p in pairs]
     heads = ("method", "n", f"{unit} of A", f"{unit} of B", "A, %", "B, %")
     print(format_columns((*heads, "A - B, points, paired over problems"), rows))
 
@@ -135,7 +135,7 @@ def _as_json(pair: Pair) -> dict[str, object]:
     gap = asdict(pair.difference)
     kept = ("value", "low", "high", "problems", "discordant", "p", "verdict")
     return {
-        **{"method": pair.method, "n": pair.n, "a": pair.a.value, "b": pair.b.value},
+        **{"method": pair.a.method, "n": pair.a.n, "a": pair.a.value, "b": pair.b.value},
         **{"spent_a": pair.a.spent, "spent_b": pair.b.spent},
         **{name: gap[name] for name in kept},
     }

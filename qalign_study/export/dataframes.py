@@ -33,33 +33,24 @@ def to_frame(draws: Trace | Iterable[Step | ScoredResponse]) -> "pd.DataFrame":
     n = 0
     for draw in draws:
         if isinstance(draw, Step):
-            row = {"source": "chain", "chain": draw.chain, "t": draw.t, "index": draw.index}
+            row = dict[str, Any](source="chain", chain=draw.chain, t=draw.t, index=draw.index)
             row |= {"log_alpha": draw.log_alpha, "log_u": draw.log_u, "accepted": draw.accepted}
-            proposal = draw.proposal
+            state, proposal = draw.state, draw.proposal
             row |= {"proposed_reward": proposal.reward, "proposed": proposal.response.text}
-            rows.append(row | _state_columns(draw.state) | _cost_columns(draw))
         else:
-            rows.append({"source": "pool", "t": n} | _state_columns(draw) | _cost_columns(draw))
-            n += 1
-    frame = pd.DataFrame(rows, columns=list(dict.fromkeys([*_COLUMNS, *_TEXTS])))
+            row, state, n = dict[str, Any](source="pool", t=n), draw, n + 1
+        response = state.response
+        row |= {"reward": state.reward, "log_prob": response.log_prob, "tokens": len(response)}
+        row |= {"finished": response.finished, "text": response.text}
+        rows.append(row | {"generated": draw.cost.generated, "scored": draw.cost.scored})
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
     return frame.astype({"chain": "Int64", "index": "Int64", "accepted": "boolean"})
 
 
 _COLUMNS = (
     *("source", "chain", "t", "index", "log_alpha", "log_u", "accepted", "reward", "log_prob"),
-    *("tokens", "finished", "generated", "scored", "proposed_reward"),
+    *("tokens", "finished", "generated", "scored", "proposed_reward", "text", "proposed"),
 )
-_TEXTS = ("text", "proposed")
-
-
-def _state_columns(draw: ScoredResponse) -> dict[str, Any]:
-    response = draw.response
-    columns = {"reward": draw.reward, "log_prob": response.log_prob, "tokens": len(response)}
-    return columns | {"finished": response.finished, "text": response.text}
-
-
-def _cost_columns(draw: Step | ScoredResponse) -> dict[str, int]:
-    return {"generated": draw.cost.generated, "scored": draw.cost.scored}
 
 
 def to_datatree(draws: Trace | Iterable[Step]) -> Any:

@@ -16,13 +16,10 @@ class Pair:
     """One method at one number of samples in both runs.
 
     Attributes:
-        method, n: which.
         a, b: what was measured in each, over the shared problems only.
         difference: a minus b, paired over problems.
     """
 
-    method: Curve
-    n: int
     a: Point
     b: Point
     difference: Difference
@@ -48,7 +45,7 @@ def paired_runs(a: Results, b: Results) -> Iterator[Pair]:
             one, other = (points[key] for points in of_each)
             values, other_values = np.array(one.each), np.array(other.each)
             gap = paired_difference("A", "B", values, other_values, n=one.n, spent=other.spent)
-            yield Pair(*key, one, other, gap)
+            yield Pair(one, other, gap)
 
 
 def _measured(run: Results, ids: list[str]) -> dict[tuple[Curve, int], Point]:

@@ -81,20 +81,20 @@ class Record:
             return np.zeros(len(self.pool_reward))
         return (sharpness - 1.0) * self.pool_log_prob.astype(np.float64)
 
-    def columns(self, source: str, drawn: Array) -> dict[str, Array]:
+    def columns(self, source: str, places: Array) -> dict[str, Array]:
         """Return the columns of a frame that samples ("pool") and states ("chain") share.
 
         Args:
             source: the draws.
-            drawn: where each one was drawn: a state in the step that proposed it.
+            places: where each one was drawn; a state, in the step that proposed it.
         """
         reward, answer, cost = (
             getattr(self, f"{source}_{name}") for name in ("reward", "answer", "cost")
         )
-        texts = [None if k < 0 else str(self.answers[k]) for k in answer[drawn].tolist()]
+        texts = [None if k < 0 else str(self.answers[k]) for k in answer[places].tolist()]
         return {
-            "reward": reward[drawn],
-            "right": self.is_right(answer[drawn]),
+            "reward": reward[places],
+            "right": self.is_right(answer[places]),
             "answer": np.array(texts, dtype=object),
             "generated": cost[:, 0],
             "scored": cost[:, 1],
