@@ -5,7 +5,7 @@ has texts of every length from 1 to 10.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -51,12 +51,11 @@ def fields(copies: float, name: str) -> EnumerableLM:
 
 def ragged() -> EnumerableLM:
     """Texts of many lengths with no pattern; some are cut at the limit."""
-    rng, laws = np.random.default_rng(5), dict[Tokens, list[float]]()
+    rng = np.random.default_rng(5)
 
+    @cache
     def law(prefix: Tokens) -> list[float]:
-        if prefix not in laws:
-            laws[prefix] = rng.dirichlet([1.0, 1.0, 1.0, 0.7]).tolist()
-        return laws[prefix]
+        return [*rng.dirichlet([1.0, 1.0, 1.0, 0.7])]
 
     return EnumerableLM(law, pieces=PIECES, max_new_tokens=4, id="ragged")
 

@@ -7,9 +7,8 @@ probability, so what comes out is the whole proposal law of the very code that a
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -207,7 +206,7 @@ def check_proposal(y: Response, proposal: Proposal, log_probs: Sequence[float]) 
     return total
 
 
-@cache
+@lru_cache(maxsize=64)
 def _completions(lm: EnumerableLM) -> Any:
     @cache
     def complete(prefix: Tokens, until: frozenset[int]) -> list[tuple[Tokens, float]]:
@@ -232,18 +231,13 @@ class Law:
     correction: Array
 
 
-_KNOWN: "WeakKeyDictionary[EnumerableLM, dict[Move, Law]]" = WeakKeyDictionary()
-
-
+@lru_cache(maxsize=64)
 def law_of(lm: EnumerableLM, move: Move) -> Law:
-    """The proposal law of a move, found once; a refusal is no way.
+    """Write out the proposal law of a move (cached); a refusal is no way.
 
     Raises:
         InvalidSetting: it proposes a text that the base LM cannot emit, or misdescribes one.
     """
-    known = _KNOWN.setdefault(lm, {})
-    if move in known:
-        return known[move]
     number = {state.tokens: a for a, state in enumerate(lm.support)}
     ways: dict[tuple[int, int, float], float] = {}
     for a, y in enumerate(lm.support):
@@ -260,8 +254,7 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
             ways[way] = ways.get(way, 0.0) + chance
     old, new, correction = np.array([*ways], float).reshape(-1, 3).T  # none: all are refused
     p = np.array([*ways.values()])
-    known[move] = Law(old.astype(int), new.astype(int), p, correction)
-    return known[move]
+    return Law(old.astype(int), new.astype(int), p, correction)
 
 
 def _total(proposal: Proposal) -> float:
