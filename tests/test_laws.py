@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from finite import coin, correlated_reward, letters, uneven
@@ -20,7 +22,7 @@ from qalign_study.exact.law import (
     target_distribution,
     total_variation,
 )
-from qalign_study.exact.mistakes import MISTAKES, limit_not_shared
+from qalign_study.exact.mistakes import MISTAKES
 
 MODELS = {"letters": letters(), "coin": coin(), "uneven": uneven(), "one token": coin(1)}
 BETAS = (0.2, 1.0, 5.0)
@@ -83,7 +85,8 @@ def test_the_published_chain_grows_past_the_limit_and_the_right_one_does_not() -
         return float(distribution @ [len(y) for y in chain.states])
 
     right = exact_chain(coin(), lambda y: 0.0, Target(1.0))
-    published = exact_chain(coin(), lambda y: 0.0, Target(1.0), limit_not_shared(60))
+    rule = replace(MISTAKES["Length limit not shared"], limit=lambda most, at: min(at + most, 60))
+    published = exact_chain(coin(), lambda y: 0.0, Target(1.0), rule)
     assert mean_length(right, right.base) == pytest.approx(2.734, abs=1e-3)
     assert mean_length(right, right.limit()) == pytest.approx(2.734, abs=1e-3)
     assert max(len(y) for y in right.states) == 4

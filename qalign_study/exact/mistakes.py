@@ -50,27 +50,14 @@ class _TailForgotten:
         )
 
 
-@lru_cache(maxsize=16)  # one rule a limit, so that its moves are enumerated once
-def limit_not_shared(hard_limit: int) -> Rule:
-    """The published chain: states grow past `L`, and truncated ones cannot be reached back.
-
-    Every suffix may have `L` new ids, up to the end of a context of `hard_limit`.
-    """
-
-    def limit(max_new_tokens: int, index: int) -> int:
-        return min(index + max_new_tokens, hard_limit)
-
-    return Rule(
-        "Length limit not shared",
-        "Every rewrite may be L tokens long, whatever was kept (the error in the published code). "
-        "Responses grow past the limit, and no step leads back to a response cut at the limit.",
-        limit=limit,
-    )
-
-
 # One more token than L is enough to be wrong, and keeps the states few (445); a real context is
 # longer, and the published chain then goes further astray.
 CONTEXT = MAX_NEW_TOKENS + 1
+
+
+def _up_to_the_context(max_new_tokens: int, index: int) -> int:
+    return min(index + max_new_tokens, CONTEXT)
+
 
 MISTAKES = {
     rule.name: rule
@@ -89,7 +76,13 @@ MISTAKES = {
             n_indices=_without_eos,
             length=_without_eos,
         ),
-        limit_not_shared(CONTEXT),
+        Rule(
+            "Length limit not shared",
+            "Every rewrite may be L tokens long, whatever was kept (the error in the published "
+            "code). Responses grow past the limit, and no step leads back to a response cut at "
+            "the limit.",
+            limit=_up_to_the_context,
+        ),
         Rule(
             "Rejected steps dropped",
             "Only accepted proposals are counted. The time that the chain stays on a response "
