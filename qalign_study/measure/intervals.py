@@ -190,8 +190,8 @@ def paired_difference(
 
     Args:
         a, b, n, spent: as `Difference` has them.
-        ours, theirs: of a and of b: an outcome of each problem, or its share of subsets, shape
-            [problems].
+        values_a, values_b: what each has: an outcome of each problem, or its share of subsets,
+            shape [problems].
         strata: how many of the problems are of each set, where sets count the same.
     """
     gaps, strata = values_a - values_b, strata or (len(values_a),)

@@ -99,15 +99,9 @@ async def run_set(
     headers = [make_header(lm, rm, each) for each in runs]
     folder = Path(folder)
     shared = run.with_changes(prompt="", reference=None, extractor=problems[0].extractor)
-    header = SetHeader(
-        **header_fields(lm, rm, shared),
-        task=task,
-        command=command,
-        source=source,
-        problems=tuple(problem.id for problem in problems),
-        digest=digest_of(problems),
-    )
-    _join(folder, header, problems)
+    about = {**header_fields(lm, rm, shared), "task": task, "command": command, "source": source}
+    ids = tuple(problem.id for problem in problems)
+    _join(folder, SetHeader(**about, problems=ids, digest=digest_of(problems)), problems)
     left = dict.fromkeys(range(len(problems)))
     elsewhere: set[int] = set()  # by another process, when last looked at
 
