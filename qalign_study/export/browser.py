@@ -43,12 +43,8 @@ def unsupported_reason(run: Run) -> str:
 
 def files(rm: str) -> dict[str, Path]:
     """The files that the engine reads for a reward model, by their addresses."""
-    folders = ["lm", REWARDS[rm]]
-    names = [
-        f"models/{folder}/{name}"
-        for folder in folders
-        for name in ("config.json", "model.safetensors")
-    ]
+    parts = ("config.json", "model.safetensors")
+    names = [f"models/{folder}/{part}" for folder in ("lm", REWARDS[rm]) for part in parts]
     models = {name: ASSETS / name for name in ["models/lm/tokenizer.json", *names]}
     return {"engine/net.wasm": WEB / "engine" / "net.wasm", **models}
 

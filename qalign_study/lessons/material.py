@@ -134,12 +134,7 @@ def _kind_of(path: Path) -> str:
         return "lesson"
 
 
-def _refuse_twice(
-    name: str,
-    known: Iterable[str],
-    what: str,
-    kind: type[InvalidLesson | InvalidTask | InvalidTrace],
-) -> None:
+def _refuse_twice(name: str, known: Iterable[str], what: str, kind: type[QAlignError]) -> None:
     if not NAME.fullmatch(name):
         raise kind(f"{name!r} is no name for a {what}; use letters, digits, - and _, at most 60")
     if name in known:

@@ -127,12 +127,9 @@ def _every_mistake_shows(part: Part) -> bool:
         before = [part.start, *amounts]
         if not all(2 <= amount <= LARGEST for amount in amounts):
             return False
-        if any(e.kind == "half" and v % 2 for e, v in zip(part.events, before, strict=False)):
-            return False
-        if any(  # "half of 4" less 2 is 2 as well; then a mistake would be no mistake
-            event.apply(v) == event.mistake(v)
-            for event, v in zip(part.events, before, strict=False)
-        ):
-            return False
+        for event, v in zip(part.events, before, strict=False):
+            # "half of 4" less 2 is 2 as well; then a mistake would be no mistake
+            if (event.kind == "half" and v % 2) or event.apply(v) == event.mistake(v):
+                return False
         last.append(amounts[-1])
     return last[0] not in last[1:]

@@ -1,6 +1,6 @@
 """The shipped evaluations, each read once, for every page that shows whole problem sets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -59,17 +59,11 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
     Others are files with another target or move, on fresh problems, or of a pretrained model.
     Statements about the methods use the paper's target and move, on one set of problems each.
     """
-    order = list(TITLES)
-
-    def place(path: Path) -> tuple[int, str]:
-        task = task_of(path).partition("@")[0]
-        return order.index(task) if task in order else len(order), path.stem
-
-    usual = {path for path in folder.glob("*.zip") if variant_of(path) not in OTHER_RUNS}
-    if not others:
-        return tuple(sorted(usual, key=place))
-    files = {path for part in ("", "fresh/", "pretrained/") for path in folder.glob(f"{part}*.zip")}
-    return tuple(sorted(files - usual, key=place))
+    files = {path for path in folder.glob("*.zip") if variant_of(path) not in OTHER_RUNS}
+    if others:
+        parts = ("", "fresh/", "pretrained/")
+        files = {path for part in parts for path in folder.glob(f"{part}*.zip")} - files
+    return tuple(sorted(files, key=lambda path: (_place(path, TITLES), path.stem)))
 
 
 def once_per_version(function: Callable[..., T]) -> Callable[..., T]:
@@ -119,6 +113,17 @@ def task_of(path: Path) -> str:
     return path.stem.partition("-")[0]
 
 
+def _set_of(path: Path) -> str:
+    """Return a file's problem set without the seed of fresh problems."""
+    return task_of(path).partition("@")[0]
+
+
+def _place(path: Path, order: Iterable[str]) -> int:
+    """Return the place of a file's problem set in an order of sets; others are last."""
+    sets, task = [*order], _set_of(path)
+    return sets.index(task) if task in sets else len(sets)
+
+
 def variant_of(path: Path) -> str:
     """Return the part of a file's name after its set: another reward model, or target."""
     return path.stem.partition("-")[2]
@@ -132,7 +137,7 @@ def title_of(path: Path) -> str:
     """
     if path.is_dir():
         return path.name
-    task = task_of(path).partition("@")[0]
+    task = _set_of(path)
     return "; ".join([TITLES.get(task, task.replace("_", " ")), *_marks(path)])
 
 
@@ -150,17 +155,12 @@ def groups_of(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
         files: the results by name; folders come first, each as a group of its own.
     """
     groups: dict[str, dict[str, str]] = {}
-    order = list(GROUPS)
-
-    def place(item: tuple[str, Path]) -> int:
-        task = task_of(item[1]).partition("@")[0]
-        return -1 if item[1].is_dir() else order.index(task) if task in order else len(order)
-
-    for name, path in sorted(files.items(), key=place):
-        task = task_of(path).partition("@")[0]
+    for name, path in files.items():
         if path.is_dir():
             groups[path.name] = {AS_IN_THE_PAPER: name}
-            continue
+    packed = ((name, path) for name, path in files.items() if not path.is_dir())
+    for name, path in sorted(packed, key=lambda item: _place(item[1], GROUPS)):
+        task = _set_of(path)
         label = "; ".join(_marks(path)) or AS_IN_THE_PAPER
         group = groups.setdefault(GROUPS.get(task, task.replace("_", " ")), {})
         group[label[0].upper() + label[1:]] = name
