@@ -256,10 +256,13 @@ def _plan_of(
             f"--response-tokens {options.response_tokens:,}: a response has at most {limit:,} "
             "tokens; give fewer, or more with --max-new-tokens"
         )
-    draws = (options.samples, run.steps + 1) if is_training else (options.budget, options.states)
+    if is_training:
+        samples, states = options.samples, run.steps + 1
+    else:
+        samples, states = options.budget, options.states
     response = options.response_tokens or max(1, limit // 2)
     meter = CostModel(parameters_in(lm), parameters_in(rm))
-    return Plan(n, *draws, response, prompt, meter, options.at_once)
+    return Plan(n, samples, states, response, prompt, meter, options.at_once)
 
 
 def _describe(model: Entry) -> str:

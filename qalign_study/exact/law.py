@@ -153,7 +153,7 @@ def exact_chain(
     lengths = np.array([rule.length(state) for state in states])
     correction: tuple[Array, ...] = length_ratio(new=lengths[new], old=lengths[old])
     if rule.move is not None:
-        law = law_of(lm, rule.move)
+        law = law_of(lm, rule.move)  # type: ignore[arg-type]  # a move is hashable
         old, new = np.append(old, law.old), np.append(new, law.new)
         p = np.append((1 - rule.share) * p, rule.share * law.p)
         correction = (np.append(sum(correction), law.correction),)
