@@ -139,11 +139,10 @@ def curves(
         for method, place, row in rows:
             by_point.setdefault((method, place), []).append(row)
 
+    ordered = sorted(by_point.items(), key=lambda item: (in_order(item[0][0]), item[0][1]))
     return [
         _point(method, cuts[place].n if cuts else place, mine, resampled, of_shares=not cuts)
-        for (method, place), mine in sorted(
-            by_point.items(), key=lambda item: (in_order(item[0][0]), item[0][1])
-        )
+        for (method, place), mine in ordered
     ]
 
 

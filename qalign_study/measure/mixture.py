@@ -104,14 +104,10 @@ def fit_mixture(rewards: Sequence[float]) -> Mixture | None:
     from sklearn.mixture import GaussianMixture  # slow to import
 
     standard = ((values - values.mean()) / spread)[:, None]
-    fits = [
-        # its default, k-means, starts threads: 15 times slower on a machine that is busy sampling
-        GaussianMixture(k, n_init=4, reg_covar=1e-4, init_params="k-means++", random_state=0).fit(
-            standard
-        )
-        for k in (1, 2)
-        if len(np.unique(values)) >= k
-    ]
+    # its default start, k-means, has threads: 15 times slower on a machine that is busy sampling
+    how = {"n_init": 4, "reg_covar": 1e-4, "init_params": "k-means++", "random_state": 0}
+    sizes = (k for k in (1, 2) if len(np.unique(values)) >= k)
+    fits = [GaussianMixture(k, **how).fit(standard) for k in sizes]
     bics = [float(fit.bic(standard)) for fit in fits]
     best = int(np.argmin(bics))
     fit = fits[best]

@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
 
 from qalign_core.decide.answers.equality import same_answer
@@ -53,6 +54,11 @@ class Pair:
     prompt: str
     better: str
     worse: str
+
+    @property
+    def texts(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The better and the worse response, each with the prompt."""
+        return (self.prompt, self.better), (self.prompt, self.worse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,7 @@ def pairs_of(group: GradedTexts, kinds: Kinds, *, seed: int) -> Iterator[Pair]:
     right, prompt = list(group.right), group.problem.prompt
     if kinds.solution and (solution := group.problem.extra.get(SOLUTION)):
         right.append(str(solution))
-    every = [(better, worse) for better in right for worse in group.wrong]
-    chosen = _some(every, kinds.each, rng)
+    chosen = _some([*product(right, group.wrong)], kinds.each, rng)
     if kinds.suffix:
         chosen += _some(group.near, kinds.each, rng)
     if kinds.number:
@@ -203,16 +208,12 @@ def encode_pairs(pairs: Sequence[Pair], render: Render, most: int) -> EncodedPai
 
 def held_out_pairs(groups: Sequence[GradedTexts]) -> Mapping[str, list[list[Pair]]]:
     """The texts for measuring accuracy, per problem: samples and near misses."""
-    samples = [
-        [
-            Pair(group.problem.prompt, better, worse)
-            for better in group.right[:MOST]
-            for worse in group.wrong[:MOST]
-        ]
-        for group in groups
-    ]
-    near = [[Pair(group.problem.prompt, *pair) for pair in group.near] for group in groups]
-    return {"pair": samples, "near_miss": near}
+    kinds: dict[str, list[list[Pair]]] = {"pair": [], "near_miss": []}
+    for group in groups:
+        samples = product(group.right[:MOST], group.wrong[:MOST])
+        for name, texts in (("pair", samples), ("near_miss", group.near)):
+            kinds[name].append([Pair(group.problem.prompt, *each) for each in texts])
+    return kinds
 
 
 def in_order(problems: Iterable[Sequence[tuple[float, float]]]) -> Measured | None:

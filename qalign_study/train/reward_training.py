@@ -131,18 +131,12 @@ async def measure_accuracy(rm: RewardModel, held: Sequence[GradedTexts]) -> Mapp
     pairs_by_kind, accuracies = held_out_pairs(held), {}
     every = [pair for of_each in pairs_by_kind.values() for pairs in of_each for pair in pairs]
     known: dict[tuple[str, str], float] = {}
-    for prompt, text in dict.fromkeys((p.prompt, t) for p in every for t in (p.better, p.worse)):
+    for prompt, text in dict.fromkeys(each for pair in every for each in pair.texts):
         with suppress(InvalidPrompt):  # a response too long to be read can never be given
             known[prompt, text] = await rm.score(prompt, Response((0,), text, True))
     for name, of_each in pairs_by_kind.items():
-        read = [
-            [
-                (known[p.prompt, p.better], known[p.prompt, p.worse])
-                for p in pairs
-                if {(p.prompt, p.better), (p.prompt, p.worse)} <= known.keys()
-            ]
-            for pairs in of_each
-        ]
+        scored = [[p.texts for p in pairs if known.keys() >= {*p.texts}] for pairs in of_each]
+        read = [[(known[better], known[worse]) for better, worse in texts] for texts in scored]
         share = in_order(read)
         kept = {end: getattr(share, end, None) for end in ("value", "low", "high")}
         n = share.n if share else 0
