@@ -296,8 +296,8 @@ def _point(
 
 
 def _take(seen: _Seen, places: Array) -> _Seen:
-    """Draws at some places, in the places' shape."""
-    reward, answer, plus = (values[places] for values in seen)
+    """Take draws, which are in a row, at some places; in the places' shape."""
+    reward, answer, plus = (values.ravel()[places] for values in seen)
     return reward, answer, plus
 
 
@@ -433,8 +433,7 @@ def _resampled_rows(problem: _Problem, cuts: Sequence[Cut], rng: np.random.Gener
         for rule in rules:
             first = problem.first(rule, cut)
             if rule.draws == "chain":
-                reward, answer, plus = (values[0] for values in first)
-                seen, cost = _take((reward, answer, plus), states), of_chain
+                seen, cost = _take(first, states), of_chain
             else:
                 seen, cost = _take(problem.pool, pool), of_pool
             row = problem.row(rule, seen, outer, cost, final[rule.id])

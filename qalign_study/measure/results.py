@@ -149,9 +149,9 @@ def unpack(path: str | Path) -> Results:
         raise InvalidTrace(
             f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
         ) from error
+    except InvalidTrace:
+        raise
     except (ValueError, IndexError) as error:
-        if isinstance(error, InvalidTrace):
-            raise
         raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
 
 

@@ -235,7 +235,7 @@ def read_set_header(text: str, place: str) -> SetHeader:
                 "evaluate again"
             )
         return read_header(SetHeader, values)
+    except InvalidTrace:
+        raise
     except ValueError as error:
-        if isinstance(error, InvalidTrace):
-            raise
         raise InvalidTrace(f"{place} has no readable settings: {first_line(error)}") from error
