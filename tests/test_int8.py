@@ -87,11 +87,6 @@ def output_on(processor, program, *arguments):
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.slow
-def test_a_product_has_the_same_bits_on_every_processor():
-    assert len({output_on(processor, HASH) for processor in PROCESSORS}) == 1
-
-
 HASH_NET = """
 import hashlib, sys
 import numpy as np
@@ -111,12 +106,27 @@ for folder in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
-def test_logits_of_a_llama_have_the_same_bits_on_every_processor(tmp_path):
-    kinds = ("llama", "qwen2", "qwen3")
-    folders = [save(tmp_path / kind, kind, hidden_size=192, head_dim=48) for kind in kinds]
-    lines = [output_on(processor, HASH_NET, *folders).splitlines() for processor in PROCESSORS]
-    assert [line.split()[:2] for line in lines[0]] == [["Int8LlamaNet", "True"]] * len(kinds)
+KINDS = ("llama", "qwen2", "qwen3")
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """What a product and the nets of some models come to on each processor."""
+    folder = tmp_path_factory.mktemp("nets")
+    folders = [save(folder / kind, kind, hidden_size=192, head_dim=48) for kind in KINDS]
+    program = HASH + HASH_NET
+    return [output_on(processor, program, *folders).splitlines() for processor in PROCESSORS]
+
+
+@pytest.mark.slow(9)
+def test_a_product_has_the_same_bits_on_every_processor(outputs):
+    assert len({product for product, *_ in outputs}) == 1
+
+
+@pytest.mark.slow(9)
+def test_logits_of_a_llama_have_the_same_bits_on_every_processor(outputs):
+    lines = [nets for _, *nets in outputs]
+    assert [line.split()[:2] for line in lines[0]] == [["Int8LlamaNet", "True"]] * len(KINDS)
     assert all(each == lines[0] for each in lines)
 
 
