@@ -333,12 +333,12 @@ async def test_an_anchor_opens_its_section_and_what_was_hidden_is_drawn_at_its_f
     await page.wait_for_function(FITS, arg="lab-strip")
     await page.wait_for_function("location.search.includes('lab-opened=Convergence')")
     assert not await page.evaluate("location.hash")
-    await slide(page, "lab-t", 24)
-    await wait_for_curve(page, "lab-strip", "after 24 steps")
+    await slide(page, "lab-t", 224)  # each step to 256 is drawn
+    await wait_for_curve(page, "lab-strip", "after 224 steps")
     await page.locator("#lab-play").click()
     await page.locator("#tab-watch-button").click()
     await page.wait_for_function(
-        "!document.querySelector('#lab-convergence-told').textContent.includes('at t = 24')"
+        "!document.querySelector('#lab-convergence-told').textContent.includes('at t = 224')"
     )
     await page.set_viewport_size({"width": 700, "height": 900})
     await page.locator("#tab-lab-button").click()
