@@ -6,6 +6,7 @@ a prediction is open, an exhibit does not contain its answer; that number is "?"
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -28,7 +29,7 @@ from qalign_study.lessons.facts import (
 )
 from qalign_study.lessons.files import Ask, Stop
 from qalign_study.sheet.evaluated import TITLES
-from qalign_study.sheet.words import names_of, percent
+from qalign_study.sheet.words import curve_name, in_points, names_of, percent
 
 MOST = 4
 """The number of answers of a vote that are shown."""
@@ -58,6 +59,12 @@ SECTIONS = {
     "A wrong reward": {},
 }
 """The Lab's sections: the facts that each shows, with their names."""
+GROUPS = {"both", "only", "neither"}
+"""The facts of the groups into which two methods divide the problems of a set."""
+SHARED = re.compile(r"\{(?:both|only|neither):(\w+,\w+)\}")
+INTERVAL = re.compile(r"\{(?:margin|more):")
+NAMES = {"any": ("At least one sample", "a sample")}
+"""The names of curves that are no methods: alone, and after "only"."""
 
 
 def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
@@ -89,9 +96,7 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
         _lab(content, stop.at, ask, open_)
         content["charts"] = lab_charts(stop.at, ask, answered=answered)
     elif place.page == "results":
-        _results(
-            content, ResultFacts(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_
-        )
+        _results(content, stop, place, open_)
     else:
         of = FACTS[place.page](place)
         content["rows"] = [
@@ -99,8 +104,8 @@ def build_exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
             for m, idea in names_of().items()
         ]
         content["rows"] += [
-            ("Tokens in a row: the chain", of.waiting(chain_vote.id)),
-            ("Tokens in a row: the longest sample", of.waiting(best_reward.id)),
+            ("Tokens in a row: the chain", format_value(of.waiting(chain_vote.id))),
+            ("Tokens in a row: the longest sample", format_value(of.waiting(best_reward.id))),
         ]
     return content
 
@@ -113,12 +118,14 @@ def _watch(content: dict[str, Any], place: Place, highlight: str, ask: Ask | Non
     old, new = step.current.response, step.proposal.response
     if place.step == 0:
         content["texts"].append(("The first draft", "", old.text))
-        content["rows"] = [("Its tokens", of.length())]
+        content["rows"] = [("Tokens", of.length())]
     elif place.tab == "tokens":
         _tokens(content, trace.header, new)
     elif highlight in ("text", "chance", "verdict", "whatif") or place.tab == "hand":
         kept = "".join(old.pieces[: step.index])
-        both = [("Old text", old), ("New text", new)][: 1 + (place.phase > 0)]
+        is_first = place.step == 1 and not place.phase
+        name = "The first draft" if is_first else "Old text"
+        both = [(name, old), ("New text", new)][: 1 + (place.phase > 0)]
         content["texts"] += [(name, kept, each.text[len(kept) :]) for name, each in both]
         content["rows"] = [
             (name, " → ".join(format_value(value_of(f, place)) for f in facts[: len(both)]))
@@ -240,11 +247,44 @@ def _wrong_reward(content: dict[str, Any]) -> None:
     ]  # fmt: skip
 
 
-def _results(content: dict[str, Any], of: ResultFacts, title: str, open_: Ask | None) -> None:
-    """Fill in a set of problems, and how often each method is right."""
-    single = format_value(of.at_first(best_reward.id))
-    content["rows"] = [
-        (title, f"{of._curves.problems} problems"),
-        ("A single sample is right", single),
+def _results(content: dict[str, Any], stop: Stop, place: Place, open_: Ask | None) -> None:
+    """Fill in curves against compute, or how many problems two methods share if a stop names it."""
+    of, title = ResultFacts(place), TITLES.get(place.set.removesuffix("-weak"), "")
+    content["rows"] = [(title, f"{of.problems()}\u00a0problems")]
+    words = stop.text + (f"{{{stop.ask.fact}}} {stop.ask.right}" if stop.ask else "")
+    pair = SHARED.search(words)
+    if pair is None:
+        single = format_value(of.at_first(best_reward.id))
+        content["rows"].append(("A single sample is right", single))
+        content["charts"] = result_charts(of, answered=open_ is None)
+        return
+    asks = open_.fact.partition(":")[0] if open_ else ""
+    hidden = GROUPS if asks in GROUPS else {*GROUPS, "count"} if asks == "count" else ()
+    bars = []
+    for name, fact in _shared(*pair[1].split(",")):
+        n = int(value_of(fact, place))
+        is_known = fact.partition(":")[0] not in hidden
+        bars.append((name, is_known * n / of.problems(), str(n) if is_known else "?"))
+    content["bars"] = [(f"Right at the compute of {of.budget()} samples", bars)]
+    if INTERVAL.search(words):
+        more, interval = in_points(of._difference(pair[1]), "+.1f").split(" ", 1)
+        content["rows"] += [
+            ("Difference, in percentage points", more),
+            ("Its 95% interval", "?" if open_ else interval.strip("()")),
+        ]
+
+
+def _shared(first: str, second: str) -> list[tuple[str, str]]:
+    """Return what two methods are right on, together and alone: a name and its fact each."""
+    (of_first, only_first), (of_second, only_second) = (
+        NAMES.get(method, 2 * (curve_name(method),)) for method in (first, second)
+    )
+    pair = f"{first},{second}"
+    return [
+        (of_first, f"count:{first}"),
+        (of_second, f"count:{second}"),
+        ("Both", f"both:{pair}"),
+        (f"Only {only_first}", f"only:{pair}"),
+        (f"Only {only_second}", f"only:{second},{first}"),
+        ("Neither", f"neither:{pair}"),
     ]
-    content["charts"] = result_charts(of, answered=open_ is None)
