@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -186,10 +187,28 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     assert notes.is_closed()
 
 
-async def test_a_figure_ends_where_the_answer_would_begin_until_it_is_given(visit, toy_app):
+async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_begin(
+    visit, visitors, toy_app
+):
+    answers = asyncio.Event()
+
+    async def hold(route):
+        await answers.wait()
+        await route.continue_()
+
+    await visitors.route("**/component_server/**", hold)  # a slow server
     page = await present(visit, f"{toy_app}?lesson=beta&stop=4&present=1", first=True)
+    await page.wait_for_selector(".pr-words >> text=The lesson is loading…")
+    position = f"JSON.stringify({API}.position)"
+    before = await page.evaluate(position)
+    for key in ("PageDown", "ArrowDown", "ArrowRight", "Space", "f"):
+        await page.keyboard.press(key)
+    assert await page.evaluate(position) == before
+    assert not await page.is_visible(".qp-host")
+    answers.set()
     curve = page.locator(".pr-exhibit [role=img] .room-curve").first
     await curve.wait_for()
+    await visitors.unroute("**/component_server/**", hold)
     before = await curve.get_attribute("d")
     assert await page.locator(".pr-words .pr-ask").is_visible()
     await page.keyboard.press("PageDown")

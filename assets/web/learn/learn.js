@@ -82,6 +82,7 @@ let lead = async () => {};
 let arrived = () => {};
 /** @type {Lesson | null} */
 let lesson = null;
+let isAwaited = Boolean(linked); // the lesson of the link has not come yet
 let k = 0; // the stop
 /** @type {ReturnType<typeof fields> | null} */
 let form = null;
@@ -145,7 +146,9 @@ async function open(name, focus = true, wanted = 0) {
   try {
     lesson = first?.name === name ? first : await server.lesson(name);
   } catch {
-    return;
+    return QAlignLearn.onturn();
+  } finally {
+    isAwaited = false;
   }
   const { at, done } = progress(lesson.name);
   if (done) remember(lesson.name, { done: false, at: 0, answers: {} });
@@ -360,6 +363,10 @@ function listAll() {
 export const QAlignLearn = {
   /** A lesson opens by itself, so the recorded run waits for it. */
   waits: Boolean(linked) || isFirst,
+  /** True until the lesson of the link can be shown. */
+  get isAwaited() {
+    return isAwaited;
+  },
   /** Called when a stop is left, reached or answered. */
   onturn() {},
   /** @returns {Now | null} */
@@ -389,6 +396,8 @@ export const QAlignLearn = {
       if (again) trigger("change"); // Gradio reports a changed value itself.
     });
     const known = props.list.some(({ name }) => name === linked);
+    isAwaited = known;
+    if (!known) QAlignLearn.onturn();
     const start = () => {
       if (!player()) window.requestAnimationFrame(start);
       else if (known) open(linked, true, Math.trunc(Number(query.get(STOP))) || 0);

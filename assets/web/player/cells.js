@@ -69,7 +69,7 @@ function scoreLine({ trace, step, sizes }, q) {
   const ticks = trace.base.slice(0, MOST_TICKS);
   /** @type {(x: number, top: number, text: string, kind: string) => Node} */
   const name = (x, top, text, kind) =>
-    label(Math.min(Math.max(x, 48), width - 48), top, text, "middle", kind);
+    label(Math.min(Math.max(x, 54), width - 54), top, text, "middle", kind);
   const [before, after] = [fixed(step.oldReward), fixed(step.reward)];
   const grey = ticks.length ? `; grey: ${many(ticks.length, "sample")} of the ` : "";
   return [

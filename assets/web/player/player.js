@@ -175,7 +175,7 @@ export function mount(element, options = {}) {
       burnIn,
       finished: run.isFinished,
       run: name,
-      data: `${name}/${run.trace.version}/${burnIn}/${sizes.all}`,
+      data: `${name}/${run.trace.version}/${burnIn}/${sizes.all}/${sizes.score}`,
       sizes,
     };
   }
@@ -210,10 +210,11 @@ export function mount(element, options = {}) {
     if (!all) return; // in a hidden tab
     const top = Math.round(main.getBoundingClientRect().top + window.scrollY);
     if (top !== above) player.style.setProperty("--above", `${above = top}px`);
-    if (all === sizes.all) return;
     const within = (/** @type {HTMLElement} */ node) => Math.max(220, node.clientWidth - 30);
-    sizes = { all, trace: within(walk[0].node), panel: within(figures.nodes[1]),
-      score: within(phases.chance) + 26 };
+    // a lesson in front of a class hides it at some stops
+    const score = phases.chance.clientWidth ? within(phases.chance) + 26 : sizes.score;
+    if (all === sizes.all && score === sizes.score) return;
+    sizes = { all, trace: within(walk[0].node), panel: within(figures.nodes[1]), score };
     changed(false);
   }
 
@@ -298,7 +299,7 @@ export function mount(element, options = {}) {
   Object.assign(player, { qalign: api });
   // what stands above the player moves it without changing its size, but changes the page's
   const sized = new ResizeObserver(() => window.requestAnimationFrame(measure));
-  for (const node of [element, document.body]) sized.observe(node);
+  for (const node of [element, document.body, phases.chance]) sized.observe(node);
   measure();
   try {
     if (options.text) open(options.text, options.name);

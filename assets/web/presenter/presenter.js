@@ -37,6 +37,7 @@ const DRAWS = /** @type {const} */ (["exhibit.js", "drawExhibit"]);
 const FIGURE = { width: 690, height: 290, size: 26 }; // in an exhibit
 /** The marks of options: no letters or numbers, which may be answers. */
 const MARKS = ["▲", "◆", "●", "■", "★"];
+const LOADING = "The lesson is loading…";
 const BLOCKED = "The browser did not open a second window: allow pop-ups and press S.";
 
 const isOn = () => line.isConnected;
@@ -72,7 +73,7 @@ const line = h("section.line", { aria: "Presenter" }, where, status, count, keys
 /** @param {number} by */
 function phase(by) {
   const api = player();
-  if (!api) return;
+  if (!api || QAlignLearn.isAwaited) return;
   const to = phaseAfter(api.position, by, api.position.last);
   api.seek(to.t);
   if (to.t) api.goPhase(to.phase);
@@ -88,7 +89,7 @@ function down(by) {
 /** Show the next figure. */
 function figure() {
   const { present = "" } = root.dataset;
-  if (present === EXHIBIT) return;
+  if (present === EXHIBIT) return; // while a lesson loads too
   const there = Object.entries(FIGURES).filter(([, selector]) =>
     stage().querySelector(`${selector}:not([hidden])`)).map(([name]) => name);
   const all = QAlignLearn.now ? [STEP, ...there] : there.slice(1); // without one the votes stay
@@ -122,15 +123,15 @@ function stopNodes({ lesson, stop: { title, text, ask }, answer, over }) {
 /** Show the words and the figure of a stop that is left, reached or answered. */
 async function showStop() {
   if (!isOn()) return;
-  const { now } = QAlignLearn;
-  root.toggleAttribute("data-lesson", Boolean(now));
-  words.replaceChildren(...(now ? stopNodes(now) : []));
+  const { now, isAwaited } = QAlignLearn;
+  root.toggleAttribute("data-lesson", Boolean(now) || isAwaited);
+  words.replaceChildren(...(now ? stopNodes(now) : isAwaited ? [h("h1", LOADING)] : []));
   root.dataset.page = now?.at.page ?? "watch";
   const highlighted = Object.entries(FIGURES)
     .find(([, selector]) => selector === now?.highlight)?.[0];
   const isHidden = now?.stop.ask?.veil && !now.answer;
   const isAway = now?.at.page !== "watch" || now.highlight === PROBLEM;
-  if (now && (isAway || isHidden)) root.dataset.present = EXHIBIT;
+  if (isAwaited || (now && (isAway || isHidden))) root.dataset.present = EXHIBIT;
   else if (now) root.dataset.present = highlighted ?? STEP;
   else if (!Object.hasOwn(FIGURES, root.dataset.present ?? "")) root.dataset.present = "trace";
   follow();
@@ -219,9 +220,9 @@ function onKey(event) {
       && !on.closest("input, select")) enter();
     return;
   }
-  if (!keys.press(key) && !passToPlayer(event)) return;
-  event.preventDefault();
-  event.stopPropagation();
+  const isFree = !keys.press(key) && (QAlignLearn.isAwaited || !passToPlayer(event));
+  if (!isFree) event.preventDefault();
+  if (!isFree || QAlignLearn.isAwaited) event.stopPropagation();
 }
 
 document.addEventListener("keydown", onKey, true);
