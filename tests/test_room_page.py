@@ -123,12 +123,13 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     await text_is(one, ".room-stop h2", stop.title)
     await lead.keyboard.press("2")
     await one.focus("#learn-number")  # by the keyboard alone
-    await one.keyboard.type("50")
+    await one.keyboard.type("90")
     await one.keyboard.press("Enter")
     await lead.wait_for_selector("text=1 of 2 have answered")
-    await two.fill("#learn-number", "3")
+    await two.fill("#learn-number", "2.2")
     await two.click("text=Send")
     await lead.wait_for_selector("text=2 of 2 have answered")
+    await lead.wait_for_selector(".room-predictions .room-tick:text-is('100%')")
     assert await lead.locator(".room-predictions .room-column").count() == 2
     assert await find_violations(lead) == []
     for page in (one, two):
@@ -137,9 +138,10 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     await lead.keyboard.press("a")
     value = check_prediction(stop, "")["value"]
     await lead.wait_for_selector(f".room-goal-name:text-is('{value}')")
-    right = sum(check_prediction(stop, each)["right"] for each in ("50", "3"))
+    assert await lead.locator(".room-goal-name ~ .room-count").count() == 2  # over the line
+    right = sum(check_prediction(stop, each)["right"] for each in ("90", "2.2"))
     await lead.wait_for_selector(f".room-count:text-is('{right} of 2 right')")
-    for page, answer in ((one, "50"), (two, "3")):
+    for page, answer in ((one, "90"), (two, "2.2")):
         await page.wait_for_selector(".room-status[data-right]:not([data-right=''])")
         assert (
             await page.inner_text(".room-status") == check_prediction(stop, answer)["explanation"]
@@ -291,11 +293,20 @@ async def test_a_class_with_another_model_is_drawn_on_the_server_at_a_pace_that_
     assert await lead.input_value("#room-rm") == "plain"
     assert await lead.input_value("#room-beta") == "0.4"
     await lead.wait_for_selector("text=/With 30 members, a step of the class takes up to \\d+ s/")
+    await lead.check("#room-named")
     await lead.click("text=Open the room")
     await lead.wait_for_selector(".room-qr")
     phone = await opened(browser, errors, lead.url, viewport={"width": 390, "height": 844})
     where = "Drawn on the server: a browser has the embedded models only."
     await phone.wait_for_selector(f".room-where:text-is('{where}')")
+    for name in ("Ada Lovelave", "Ada Lovelace"):  # the second corrects the first
+        await phone.fill("#room-name", name)
+        await phone.click("text=Save")
+        await phone.wait_for_selector(f"text=Your name: {name}")
+        await phone.wait_for_selector("#room-name", state="hidden")
+        await phone.click("text=Change it")
+        assert await phone.input_value("#room-name") == name
+    assert await find_violations(phone) == []
     await lead.keyboard.press("n")
     await phone.wait_for_selector("text=step 0 of 60 · the class is paused")
     await lead.keyboard.press("5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -643,6 +644,28 @@ async def test_the_reason_of_models_that_fail_is_only_in_the_log_and_the_room_go
     await do(service, lead, "again")
     await do(service, lead, "run")
     await until(lambda: members[0].t == 40)
+
+
+async def test_screens_show_that_the_server_loads_a_model_until_it_is_loaded(service):
+    loads, load = threading.Event(), service._runs._load
+
+    def slow(*models: Any) -> Any:
+        loads.wait()
+        return load(*models)
+
+    service._runs._load = slow
+    lead, room, members = await a_class(service, 1)
+    await until(lambda: room.loading)
+    title = service._runs.offer.models["lm"][room.run.lm]
+    assert room_message(room)["loading"] == title
+    await do(service, lead, "again", lm=room.run.lm)  # the older load ends later
+    assert room.loading == ""
+    await until(lambda: room.loading == title)
+    loads.set()
+    await until(lambda: not room.loading)
+    await do(service, lead, "run")
+    await until(lambda: members[0].t == 40)
+    assert room_message(room)["loading"] == ""
 
 
 # Members whose browsers draw.

@@ -105,17 +105,24 @@ class RoomTasks:
         elif member.t >= 0:
             self._start(room, "text", partial(self._draw_text, room, member, member.t))
 
-    async def load_models(self, run: Run) -> tuple[LanguageModel, RewardModel]:
+    async def load_models(self, room: Room, run: Run) -> tuple[LanguageModel, RewardModel]:
         """Return a run's two models; members never see the reason of a failure, only the log.
+
+        Screens show that they are being loaded, if that takes longer than `LOOK`.
 
         Raises:
             ModelLoadError: one of them cannot be loaded.
         """
+        title = self._runs.offer.models["lm"].get(run.lm, run.lm)
+        late = asyncio.get_running_loop().call_later(LOOK, room.set_loading, run, title)
         try:
             return await self._runs.models(Feed(), run)
         except QAlignError as error:  # its sentence may have a path of this server's disk
             log.warning("the models of a room cannot be loaded: %s", error)
             raise ModelLoadError(UNLOADED) from error
+        finally:
+            late.cancel()
+            room.set_loading(run, "")
 
     def _start(self, room: Room, name: str, work: Work) -> None:
         task = asyncio.create_task(self._run_guarded(room, work), name=f"room {room.code}, {name}")
@@ -140,7 +147,7 @@ class RoomTasks:
         RUN.set(f"room {room.code}")
         BACKGROUND.set(True)
         run = room.run
-        lm, rm = await self.load_models(run)
+        lm, rm = await self.load_models(room, run)
         seed = crc32(run.prompt.encode())
         samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=seed, concurrency=4)
         async with aclosing(samples):  # type: ignore[type-var]
@@ -151,16 +158,16 @@ class RoomTasks:
         """Draw a member's chain up to step `t`, because a browser is untrusted."""
         RUN.set(f"room {room.code}")
         run = room.run
-        steps = await self._chain(run, member)
+        steps = await self._chain(room, run, member)
         async with aclosing(steps):  # type: ignore[type-var]
             async for step in steps:
                 if step.t == t:
                     room.show_text(run, member.number, t, step.state.response.text)
                     return
 
-    async def _chain(self, run: Run, member: Member) -> AsyncIterator[Step]:
+    async def _chain(self, room: Room, run: Run, member: Member) -> AsyncIterator[Step]:
         """Return the steps of a member's chain."""
-        lm, rm = await self.load_models(run)
+        lm, rm = await self.load_models(room, run)
         settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
         return run_chain(lm, rm, run.prompt, chain=member.number, **settings)
 
@@ -173,7 +180,7 @@ class RoomTasks:
             f"room {room.code} {member.number}"
         )  # each member takes turns as a visitor of its own
         run, loop = room.run, asyncio.get_running_loop()
-        steps = await self._chain(run, member)
+        steps = await self._chain(room, run, member)
         async with aclosing(steps):  # type: ignore[type-var]
             for t in range(run.steps + 1):
                 while t > member.t and not room.may_step(member, self._clock()):

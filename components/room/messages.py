@@ -38,6 +38,7 @@ def room_message(room: Room) -> dict[str, Any]:
         "goal": room.goal,
         "opened": room.stop in room.opened,
         "trouble": room.trouble,
+        "loading": room.loading,
         "no_browser": unsupported_reason(room.run),
         "run": {name: getattr(room.run, name) for name in RUN_SETTINGS},
         "pace": room.caps.pace,

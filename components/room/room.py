@@ -140,6 +140,7 @@ class Room:
         single: the member whose own vote is shown with the pooled one.
         text: {"number", "t", "text"} of that member's chain, once the server has drawn it.
         trouble: the error of the models, in one sentence.
+        loading: the title of the language model that is being loaded; "" if none is.
         over: why the room is over; "" while it is not.
         version: counts the changes for all screens.
         news: counts the changes for the instructor.
@@ -161,7 +162,7 @@ class Room:
         self.pool: list[ScoredResponse] = []
         self.single = 1
         self.text: dict[str, Any] | None = None
-        self.trouble = self.over = ""
+        self.trouble = self.loading = self.over = ""
         self.bucket = Bucket(caps.rate, caps.burst, now)
         self.numbers = 0
         self._reached, self._goal_set = -1, now
@@ -456,7 +457,7 @@ class Room:
             member.reached, member.best, member.tries = None, None, 0
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
-        self.text = None
+        self.text, self.loading = None, ""
         self._answers.clear()  # otherwise they would grow with every round
         if not self.samples_as(run):
             self.pool = []
@@ -474,6 +475,12 @@ class Room:
         """Stop the chains because the models failed."""
         self.trouble, self.goal = sentence, -1
         self._touch()
+
+    def set_loading(self, run: Run, title: str) -> None:
+        """Note that the models of a run are being loaded, or with "" that they are not anymore."""
+        if run is self.run and title != self.loading:
+            self.loading = title
+            self._touch()
 
     def set_door(self, door: bool) -> None:
         """Open or close the door; members stay in."""

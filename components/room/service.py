@@ -240,7 +240,7 @@ class RoomService:
         try:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
             words = read_words(request.get("words"))
-            lm, rm = await self._tasks.load_models(run)
+            lm, rm = await self._tasks.load_models(room, run)
             check_scores_tokens(lm)
             text = cast(Any, lm).extend_with_text((), words, ended=True)
             _, scores, reward = await score_text(lm, rm, run.prompt, text)

@@ -93,6 +93,7 @@ function drawNumbers(counts, { marks, unit, kind }, right, { width, height, size
   const values = withoutFar(every, lines);
   const far = [...new Set(every.filter((v) => !values.includes(v)))];
   const all = [...values, ...lines];
+  if (unit === "%" && all.some((v) => v > 50)) all.push(100); // the axis names the whole
   const low = Math.min(...all);
   const high = Math.max(...all);
   const isWhole = all.every(Number.isInteger);
@@ -107,15 +108,16 @@ function drawNumbers(counts, { marks, unit, kind }, right, { width, height, size
   const gap = wide ? x(wide) - x(0) : Math.min(size, closest(bars.map(({ at }) => x(at))));
   const broad = gap - 2;
   let end = -Infinity; // of the last count that is written
-  const columns = bars.flatMap(({ at, n }) => {
+  /** @type {Node[]} */
+  const names = [];
+  const columns = bars.map(({ at, n }) => {
     const tall = (n / most) * (base - top);
     const half = String(n).length * size * 0.3;
     const fits = x(at) - half > end;
     if (fits) end = x(at) + half;
-    return [
-      s("rect.column", { x: x(at) - broad / 2, y: base - tall, width: broad, height: tall }),
-      fits ? s("text.count", { x: x(at), y: base - tall - size * 0.3 }, n) : null,
-    ];
+    const box = { x: x(at) - broad / 2, y: base - tall, width: broad, height: tall };
+    if (fits) names.push(s("text.count", { x: x(at), y: base - tall - size * 0.3 }, n));
+    return s("rect.column", box);
   });
   const axis = ticks(lo, hi, Math.floor(width / size / 4)).map((v) => (isWhole && v % 1 ? null
     : s("text.tick", { x: x(v), y: height - size * 0.35 }, `${plain(v)}${unit}`)));
@@ -131,7 +133,7 @@ function drawNumbers(counts, { marks, unit, kind }, right, { width, height, size
   return s("svg.predictions", { viewBox: `0 0 ${width} ${height}`, role: "img", aria,
     style: `--text: ${size}px` },
   s("path.axis", { d: `M10 ${base}H${width - 10}` }), s("path.marks", { d: grey }),
-  ...columns, ...axis, ...line,
+  ...columns, ...axis, ...line, ...names, // over the line, which they interrupt
   far.length ? s("text.tick", { x: width / 2, y: size * 0.9 }, note) : null);
 }
 

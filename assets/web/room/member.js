@@ -26,6 +26,7 @@ const LONGEST = 2000; // characters, as components/session/user_text.py has it
  * @property {string} no_browser why browsers cannot draw this class's chains; "" if they can
  * @property {boolean} opened
  * @property {string} trouble
+ * @property {string} loading the title of the language model that the server loads; "" if none
  * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
  *   ask?: import("../learn/ask.js").Question,
  *   exhibit?: import("../exhibit/exhibit.js").Exhibit } | null} stop
@@ -157,25 +158,48 @@ export function farewell(host, why) {
 function namePart({ code, token }) {
   const input = h("input", { id: "room-name", maxlength: 60, autocomplete: "name" });
   const status = h("p.small", { role: "status" });
+  const stored = h("p.small", { role: "status" });
+  const change = button("quiet", {
+    onclick: () => {
+      isOpen = true;
+      show(form, true);
+      input.select();
+    },
+  }, "Change it");
+  const line = h("p.row", stored, change);
+  let isOpen = false; // to change the name
   const form = h("form.card.name", {
     onsubmit: async (/** @type {Event} */ event) => {
       event.preventDefault();
       try {
         await ask("name", { code, name: input.value }, token);
         put(status, "");
+        isOpen = false;
+        show(form, false);
       } catch (error) {
         put(status, error instanceof Refusal ? error.message : BROKE);
       }
     },
   }, h("label", { for: input.id }, "Your name"),
   h("div.row", input, h("button.send", { type: "submit" }, "Save")),
-  h("p.quiet", "Only the instructor's saved file shows it; no screen does."), status);
+  h("p.quiet", "Only this page and the instructor's saved file show it."), status);
+  const node = h("div", line, form);
   return {
-    node: form,
+    node,
     /** @type {(room: RoomState, mine: MemberState) => void} */
-    draw: ({ named }, { name }) => show(form, named && !name),
+    draw({ named }, { name }) {
+      show(node, named);
+      put(stored, `Your name: ${name}`);
+      if (form.hidden) input.value = name;
+      show(line, named && name);
+      show(form, named && (!name || isOpen));
+    },
   };
 }
+
+/** @param {RoomState} room */
+export const loadingText = ({ loading }) => `The server is loading the model “${loading}”. The `
+  + "first drafts follow.";
 
 /** @param {Seat} seat */
 function stopPart(seat) {
@@ -308,7 +332,8 @@ function chainPart() {
     put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class is paused" : ""}`
       : "");
     put(problem, room.prompt);
-    put(wait, begun ? "" : !rests ? "Your first draft is being written…"
+    put(wait, begun ? "" : !rests ? why && room.loading ? loadingText(room)
+      : "Your first draft is being written…"
       : "Your chain begins when the instructor starts the class.");
     show(wait, !begun);
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`

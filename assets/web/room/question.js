@@ -28,8 +28,9 @@ export function questionScene() {
       const key = JSON.stringify([stop.lesson, stop.k, value, opened, node.clientWidth,
         node.clientHeight]);
       const n = predictions.reduce((sum, [, each]) => sum + each, 0);
+      const rest = n < expected ? `, ${expected - n} without an answer` : "";
       put(count, !stop.ask ? "" : right === null ? `${n} of ${expected} have answered`
-        : `${right} of ${n} right${n < expected ? `, ${expected - n} without an answer` : ""}`);
+        : n ? `${right} of ${n} right${rest}` : "Nobody answered");
       const { ask, exhibit: data } = stop;
       const drawPicture = () => picture.replaceChildren(...(ask ? [drawPredictions(ask, predictions,
         value, { width: words.clientWidth, height: COLUMNS, size: letters() })] : []));

@@ -3,6 +3,7 @@ import { put, show } from "../dom.js";
 import { fixed, many, plain } from "../player/words.js";
 import { button, drawClass, drawVotes, h, stillOf, word } from "./drawing.js";
 import { letters } from "./fit.js";
+import { loadingText } from "./member.js";
 
 /** @typedef {import("./member.js").RoomState} RoomState */
 /** @typedef {import("./lead.js").ClassState} ClassState */
@@ -62,7 +63,8 @@ export function classScene(lead) {
       ? drawVotes((votes[name] ?? []).slice(0, MOST_VOTES), room.right)
       : h("p.quiet", "This problem has no answers to count."));
     put(problem, room.prompt);
-    put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
+    put(wait, chains.size ? "" : room.goal >= 0 ? room.loading ? loadingText(room)
+      : "The first drafts are being written…"
       : "Press Run, or the space bar: each member's chain starts from its own draft.");
     show(wait, !chains.size);
     pooled.replaceChildren(votesOf("class"));
