@@ -334,3 +334,8 @@ async def test_the_guide_for_instructors_comes_with_its_page_and_its_links_work(
     await page.click("[aria-controls=learn-guide]")
     await page.locator("#learn-guide").get_by_text("This guide for instructors").wait_for()
     assert await page.locator("#learn-guide a[href^='?lesson=']").count() > 10
+    links = page.locator(".tabitem a:visible")
+    looks = "(all) => all.map((a) => [a.textContent, getComputedStyle(a).textDecorationLine])"
+    seen = await links.evaluate_all(looks)
+    assert ["Teach a class", "underline"] in seen
+    assert [each for each in seen if each[1] != "underline"] == []
