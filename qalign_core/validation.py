@@ -16,14 +16,15 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import InvalidSetting, QAlignError
 
 LARGEST = 2**53 - 1
 """The largest absolute value of a whole number."""
@@ -188,6 +189,25 @@ def short_repr(value: object, most: int = 40) -> str:
         return "a whole number beyond 2^53"
     text = _short.repr(value).replace("\n", " ")
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+@contextmanager
+def user_code(
+    kind: type[QAlignError], before: str, after: str, *, let: tuple[type[BaseException], ...] = ()
+) -> Iterator[None]:
+    """Turn whatever a user's own code raises, even `sys.exit()`, into one error.
+
+    Args:
+        kind: the class of that error.
+        before, after: its message, without the reason between them ("KeyError: 'a'").
+        let: errors that pass unchanged, as an interruption does.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, *let)):
+            raise
+        raise kind(f"{before}{type(error).__name__}: {first_line(error)}{after}") from error
 
 
 def first_line(error: BaseException) -> str:

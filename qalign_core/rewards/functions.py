@@ -13,7 +13,7 @@ from qalign_core.chain.cost import Reading, parameters_of, reading_of, reads_not
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError, QAlignError
 from qalign_core.protocols import RewardModel
 from qalign_core.types import Response
-from qalign_core.validation import first_line, is_finite, short_repr
+from qalign_core.validation import is_finite, short_repr, user_code
 
 
 def load_name(place: str) -> Callable[..., Any]:
@@ -23,15 +23,9 @@ def load_name(place: str) -> Callable[..., Any]:
         ModelLoadError: there is no such file or name, or running the file failed.
     """
     path, _, name = place.rpartition(":")
-    try:
+    expected = f"); a Python file that defines {name} was expected"
+    with user_code(ModelLoadError, f"{path} cannot be run (", expected):
         value = runpy.run_path(path).get(name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a file may call `sys.exit()`
-        raise ModelLoadError(
-            f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
-            f"a Python file that defines {name} was expected"
-        ) from error
     if not callable(value) and not hasattr(value, "propose"):
         raise ModelLoadError(f"{path} has no function or class {name}; name one as FILE.py:NAME")
     function: Callable[..., Any] = value
@@ -47,15 +41,9 @@ def import_object(place: str) -> Any:
     value = load_name(place)
     if not isinstance(value, type):
         return value
-    try:
+    expected = "); a class whose __init__ takes no arguments was expected"
+    with user_code(ModelLoadError, f"{place} cannot be made (", expected):
         return value()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise ModelLoadError(
-            f"{place} cannot be made ({type(error).__name__}: {first_line(error)}); a class whose "
-            "__init__ takes no arguments was expected"
-        ) from error
 
 
 class FunctionReward:
@@ -74,13 +62,8 @@ class FunctionReward:
 
     async def score(self, prompt: str, response: Response) -> float:
         """The function's value; anything but a finite number is an `InvalidReward`."""
-        try:
+        with user_code(InvalidReward, f"{self.id} failed with ", "; fix the function"):
             value = self.function(prompt, response.text)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a panic of a library in Rust is no Exception
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            raise InvalidReward(f"{self.id} failed with {reason}; fix the function") from error
         return self.checked(value)
 
     def checked(self, value: object) -> float:
@@ -102,13 +85,9 @@ class OwnReward(FunctionReward):
 
     async def score(self, prompt: str, response: Response) -> float:
         """The object's score; anything but a finite number is an `InvalidReward`."""
-        try:
+        let = asyncio.CancelledError, QAlignError
+        with user_code(InvalidReward, f"{self.id} failed with ", "; fix the class", let=let):
             value = await self.reward.score(prompt, response)
-        except (KeyboardInterrupt, asyncio.CancelledError, QAlignError):
-            raise
-        except BaseException as error:
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            raise InvalidReward(f"{self.id} failed with {reason}; fix the class") from error
         return self.checked(value)
 
 

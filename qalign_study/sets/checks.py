@@ -12,11 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 from qalign_core.decide.answers.extraction import without_thinking
-from qalign_core.decide.answers.graders import title_of
+from qalign_core.decide.answers.graders import title_of, user_verdict
 from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidTask
 from qalign_core.rewards.functions import import_object
-from qalign_core.validation import first_line, short_repr
 
 logger = logging.getLogger(__name__)
 
@@ -92,24 +91,8 @@ def load_judge(place: str, name: str) -> None:
         ModelLoadError: there is no such file or name, or running the file failed.
         InvalidTask: it cannot be called.
     """
-    function, logged = import_object(place), set()
+    function = import_object(place)
     if not callable(function):
         raise InvalidTask(f"{place} is no judge; write a function of the prompt and the text")
-
-    @lru_cache(maxsize=65536)
-    def judge(prompt: str, text: str) -> bool:
-        try:
-            verdict = function(prompt, text)
-            if verdict in (True, False):  # of numpy too
-                return bool(verdict)
-            message = f"returned {short_repr(verdict)}, where True or False was expected"
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a function may call `sys.exit()`
-            message = f"failed with {type(error).__name__}: {first_line(error)}"
-        if message not in logged:
-            logged.add(message)
-            logger.warning("the judge %s %s; such texts are wrong", name, message)
-        return False
-
-    JUDGES[name] = judge
+    judge = user_verdict(function, f"the judge {name}", "such texts are wrong")
+    JUDGES[name] = lru_cache(maxsize=65536)(lambda prompt, text: bool(judge(prompt, text)))

@@ -24,7 +24,7 @@ from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable, witho
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import is_file_name
-from qalign_core.validation import first_line, from_json, short_repr
+from qalign_core.validation import from_json, short_repr, user_code
 
 logger = logging.getLogger(__name__)
 
@@ -134,48 +134,59 @@ def extractor_of_trace(name: str | None) -> AnswerExtractor | None:
     return None if grader is None else grader.extract
 
 
-def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
-    """Make a grader of a user's functions, which never raises; it reads no text between think tags.
+class UserFunction:
+    """A grader's or judge's function from a user's file; it never raises.
 
-    Each failure is logged once per message; the text then has no answer, or the two answers are
-    different.
+    A failure is logged once per message, and the call then returns None.
+
+    Args:
+        function: of the user.
+        what: the grader or judge, as the subject of a sentence.
+        expected: a description of the values that `fits` accepts.
+        outcome: what a failure means.
+        fits: True for a value that the function may return.
     """
-    logged: set[str] = set()
 
-    def log_once(message: str, outcome: str) -> None:
-        if message not in logged:
-            logged.add(message)
-            logger.warning("the grader %s %s; %s", name, message, outcome)
+    def __init__(
+        self, function: Any, what: str, expected: str, outcome: str, fits: Callable[[Any], bool]
+    ) -> None:
+        self._function, self._fits, self._logged = function, fits, set[str]()
+        self._what, self._expected, self._outcome = what, expected, outcome
 
-    def read(text: str) -> str | None:
-        outcome = "such a text has no answer"
-        answered = without_thinking(text)
-        if answered is None:
-            return None
+    def __call__(self, *arguments: str) -> Any:
+        """Return what the function returns for these texts; None if it fails."""
         try:
-            answer = extract(answered)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a function may call `sys.exit()`
-            log_once(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
-            return None
-        if answer is None or isinstance(answer, str):
-            return answer or None
-        log_once(f"returned {short_repr(answer)}, where a text or None was expected", outcome)
+            with user_code(InvalidSetting, "failed with ", ""):
+                value = self._function(*arguments)
+                if self._fits(value):
+                    return value
+            message = f"returned {short_repr(value)}, where {self._expected} was expected"
+        except InvalidSetting as error:
+            message = str(error)
+        if message not in self._logged:
+            self._logged.add(message)
+            logger.warning("%s %s; %s", self._what, message, self._outcome)
         return None
 
+
+def user_verdict(function: Any, what: str, outcome: str) -> UserFunction:
+    """Return a user's function whose value is True or False, those of numpy included."""
+    return UserFunction(function, what, "True or False", outcome, lambda v: v in (True, False))
+
+
+def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
+    """Make a grader of a user's functions (`UserFunction`); it reads no text between think tags."""
+    what, is_answer = f"the grader {name}", lambda value: value is None or isinstance(value, str)
+    find_answer = UserFunction(
+        extract, what, "a text or None", "such a text has no answer", is_answer
+    )
+    agree = user_verdict(same, what, "such answers are graded as different")
+
+    def read(text: str) -> str | None:
+        answered = without_thinking(text)
+        return None if answered is None else find_answer(answered) or None
+
     def compare(answer: str, reference: str) -> bool:
-        outcome = "such answers are graded as different"
-        try:
-            verdict = same(answer, reference)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a function may call `sys.exit()`
-            log_once(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
-            return False
-        if verdict in (True, False):  # of numpy too
-            return bool(verdict)
-        log_once(f"returned {short_repr(verdict)}, where True or False was expected", outcome)
-        return False
+        return bool(agree(answer, reference))
 
     return Grader(name, read, same_answer if same is None else compare)

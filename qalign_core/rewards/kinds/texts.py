@@ -38,6 +38,10 @@ def text_kind(prefix: str, **declared: str) -> Callable[..., Callable[[str], Rea
 
     def add(read_of: Callable[[str], Reading]) -> Callable[[str], Reading]:
         def load(argument: str, *, id: str) -> FunctionReward:
+            if argument and "argument" not in declared:
+                raise InvalidSetting(
+                    f"{prefix} takes no argument, got {argument[:40]!r}; write {prefix} alone"
+                )
             read = read_of(argument)
             return FunctionReward(lambda _prompt, text: read(text), id=id)
 
@@ -48,25 +52,23 @@ def text_kind(prefix: str, **declared: str) -> Callable[..., Callable[[str], Rea
 
 
 @text_kind("mood")
-def _mood(argument: str) -> Reading:
+def _mood(_: str) -> Reading:
     """Kind words over unkind ones: `atanh(c)` of VADER's compound score `c`, from -5 to 5.
 
     With the sum `s` of the words' valences `c = s / sqrt(s^2 + 15)`, so a third kind word hardly
     moves `c`; `atanh(c) = asinh(s / sqrt(15))` goes on growing.
     """
-    _takes_nothing("mood", argument)
     scores = _vader().polarity_scores
     return lambda text: math.atanh(max(-MOST_MOOD, min(MOST_MOOD, scores(text)["compound"])))
 
 
 @text_kind("plain")
-def _plain(argument: str) -> Reading:
+def _plain(_: str) -> Reading:
     """Short words in short sentences: minus the school grade of the ARI, from -20 to 0.
 
     Automated Readability Index = 4.71 letters/words + 0.5 words/sentences - 21.43 (Smith and
     Senter, 1967).
     """
-    _takes_nothing("plain", argument)
 
     def read(text: str) -> float:
         words = WORD.findall(text)
@@ -101,15 +103,9 @@ def _length(argument: str) -> Reading:
 
 
 @text_kind(NO_REWARD)
-def _none(argument: str) -> Reading:
+def _none(_: str) -> Reading:
     """No reward: 0 for everything, so that the model's own probability is all there is."""
-    _takes_nothing("none", argument)
     return lambda _text: 0.0
-
-
-def _takes_nothing(kind: str, argument: str) -> None:
-    if argument:
-        raise InvalidSetting(f"{kind} takes no argument, got {argument[:40]!r}; write {kind} alone")
 
 
 @cache
