@@ -230,8 +230,11 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visi
         for _ in range(7):
             await page.click(".learn-back:text-is('Back')")
     await page.wait_for_function(STOP, arg=0)
+    seed = await page.evaluate(f"{API}.trace.header.seed")
     await page.locator(".learn-panel").get_by_text("Run it live").click()
-    await page.wait_for_function(f"{API}.position.source === 'live'")
+    await page.wait_for_function(  # the run that the lesson showed, not one of a new seed
+        f"{API}.position.source === 'live' && {API}.trace.header.seed === {seed}"
+    )
     assert await page.locator(".learn-panel").count() == 0
 
 
