@@ -16,6 +16,7 @@ import pytest
 from starlette.applications import Starlette
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
+from components.common.rpc import server_functions
 from components.request_guard import RequestGuard
 from components.room import chains, streams
 from components.room.chains import UNLOADED
@@ -28,6 +29,7 @@ from components.room.routes import room_routes
 from components.room.service import ANY_REWARD, RoomService
 from components.room.snapshot import save_class
 from components.room.streams import TABS
+from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
@@ -35,12 +37,13 @@ from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.protocols import TokenScore
-from qalign_core.registry import entries
+from qalign_core.record.store import load_trace
+from qalign_core.registry import entries, load_reward_model
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, respond_refused
+from qalign_study.serve.refusal import HTTPRefusal, hide_folders, respond_refused
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [
@@ -644,6 +647,43 @@ async def test_the_reason_of_models_that_fail_is_only_in_the_log_and_the_room_go
     await do(service, lead, "again")
     await do(service, lead, "run")
     await until(lambda: members[0].t == 40)
+
+
+RULES = """
+def warn(prompt, text):
+    raise ValueError(f"{__file__} is out of order")
+"""
+
+
+async def test_a_reward_that_raises_shows_no_folder_of_the_server_to_anybody(
+    service, tmp_path, caplog
+):
+    (tmp_path / "my rules").mkdir()
+    (path := tmp_path / "my rules" / "rules.py").write_text(RULES)
+    load = service._runs._load
+    rm = load_reward_model(f"{path}:warn", code=True)
+    service._runs._load = lambda *models: (load(*models)[0], rm)
+    _, room, _ = await a_class(service, 1)
+    await until(lambda: room.trouble)
+    runs = service._runs
+    run = room.run.with_changes(chains=1)
+    async for now in runs.stream("a visitor", lambda feed: draw_run(feed, runs, run)):
+        latest = now
+    (answer,) = server_functions(lambda path: load_trace(path))
+    texts = [room.trouble, latest.status.text, str(latest.error)]
+    texts.append((await answer(str(tmp_path / "none.jsonl")))["error"])
+    assert all("rules.py" in each for each in texts[:-1]), texts
+    assert [each for each in texts if str(tmp_path) in each or "my rules" in each] == []
+    assert f"{path} is out of order" in caplog.text  # the terminal has all of it
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["46/60 is 0.767", "http://127.0.0.1:8000/tmp/v1 does not answer", "/v1/models is no folder",
+     "and/or", "a text, /", "/" * 3000, "/\0/x"],
+)  # fmt: skip
+def test_a_sentence_without_a_folder_of_this_machine_stays_as_it_is(sentence):
+    assert str(hide_folders(QAlignError(sentence))) == sentence
 
 
 async def test_screens_show_that_the_server_loads_a_model_until_it_is_loaded(service):

@@ -8,7 +8,7 @@ from typing import Any
 
 from qalign_core.errors import QAlignError
 from qalign_core.validation import from_json, short_repr
-from qalign_study.serve.refusal import HTTPRefusal
+from qalign_study.serve.refusal import HTTPRefusal, hide_folders
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a value of the wrong type raises at its first use."""
@@ -56,7 +56,7 @@ def _answer_errors(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 return await function(sent)
             return await asyncio.to_thread(function, sent)
         except QAlignError as error:
-            return {"error": f"{error}."}
+            return {"error": f"{hide_folders(error)}."}
         except _WRONG as error:
             raise HTTPRefusal(422, f"{function.__name__} cannot use {short_repr(sent)}") from error
 

@@ -24,6 +24,7 @@ from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import Run
 from qalign_core.types import Step
 from qalign_study.export.browser import unsupported_reason
+from qalign_study.serve.refusal import hide_folders
 
 LOOK = 0.25
 """Seconds between two polls of a paused chain."""
@@ -132,7 +133,7 @@ class RoomTasks:
         try:
             await work()
         except QAlignError as error:
-            room.fail(str(error))
+            room.fail(str(hide_folders(error)))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException:  # a defect: the log has the details, the screens only this sentence

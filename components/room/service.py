@@ -25,7 +25,7 @@ from qalign_core.context import RUN
 from qalign_core.errors import QAlignError
 from qalign_core.registry import entries, is_foreign
 from qalign_core.run import NO_EXTRACTOR, Run
-from qalign_study.serve.refusal import HTTPRefusal
+from qalign_study.serve.refusal import HTTPRefusal, hide_folders
 
 SWEEP = 30.0
 """Seconds between two searches for rooms that are over."""
@@ -245,7 +245,7 @@ class RoomService:
             text = cast(Any, lm).extend_with_text((), words, ended=True)
             _, scores, reward = await score_text(lm, rm, run.prompt, text)
         except QAlignError as error:
-            raise HTTPRefusal(422, str(error)) from error
+            raise HTTPRefusal(422, str(hide_folders(error))) from error
         finally:
             member.trying = False
         log_pi = log_target(run.target, math.fsum(each.log_p for each in scores), reward)

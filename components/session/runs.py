@@ -24,6 +24,7 @@ from qalign_core.record.format import TraceReader
 from qalign_core.record.trace import Trace
 from qalign_core.run import Limits, Run, Sampling
 from qalign_study.serve.limits import read_limits
+from qalign_study.serve.refusal import hide_folders
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
 ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
@@ -250,7 +251,7 @@ class Runs:
                 # a defect, not the visitor's mistake: the log has it, the page says only that
                 log.exception("a run failed")
                 error = EngineError("the run had an internal error; try again.")
-            feed.error = error
+            feed.error = error = hide_folders(error)
             feed.status = Status("failed", f"Failed: {error}")
 
     @contextlib.asynccontextmanager

@@ -1,10 +1,50 @@
 """The response to a refused request."""
 
+import logging
+import re
+from pathlib import Path
+from typing import TypeVar
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from qalign_core.errors import QAlignError
+
+E = TypeVar("E", bound=QAlignError)
+log = logging.getLogger("qalign.errors")
+
 _UNHEARD = (400, 403, 408, 421)
 """Statuses that may be sent before the whole body has arrived: the connection is then closed."""
+
+
+_ROOT = re.compile(r"(?<![\w:/.\\])(?:[A-Za-z]:)?[/\\](?=[^\s/\\])")
+"""The beginning of an absolute path."""
+
+
+def hide_folders(error: E) -> E:
+    """Remove this machine's folders from a sentence that a visitor reads; the log has all of it.
+
+    "/home/me/rules.py has no function warn" becomes "rules.py has no function warn". Only folders
+    that exist are removed: other text with slashes, such as an address, is not this machine's.
+    """
+    before, sentence, at = str(error), str(error), 0
+    while (root := _ROOT.search(sentence, at)) is not None:
+        ends = [k.end() for k in re.finditer(r"[/\\]", sentence) if k.start() >= root.end()]
+        end = next((k for k in reversed(ends) if _is_folder(sentence[root.start() : k])), None)
+        if end is not None:
+            sentence = sentence[: root.start()] + sentence[end:]
+        at = root.start() + 1
+    if sentence != before:
+        log.warning("%s", before)
+        error.args = (sentence,)
+    return error
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return Path(text).is_dir()
+    except (OSError, ValueError):  # too long, or with a null byte
+        return False
 
 
 class HTTPRefusal(Exception):
