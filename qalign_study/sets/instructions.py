@@ -47,11 +47,19 @@ class Instructions:
         Raises:
             InvalidTask: the extra is not installed, or it has no such instruction.
         """
+        return all(self.verdicts(text))
+
+    def verdicts(self, text: str) -> list[bool]:
+        """Return for each instruction whether a response follows it.
+
+        Raises:
+            InvalidTask: the extra is not installed, or it has no such instruction.
+        """
         library = _library()
         example = library.InputExample(0, list(self.ids), self.prompt, list(self.kwargs))
         check = getattr(library, f"test_instruction_following_{self.rule}")
         try:
-            return bool(check(example, text).follow_all_instructions)
+            return [bool(each) for each in check(example, text).follow_instruction_list]
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidTask(
                 f"the instructions {short_repr(list(self.ids), 200)} cannot be checked "

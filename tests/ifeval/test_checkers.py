@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.followed import followed
 from qalign_core.errors import InvalidTask
 from qalign_study.sets.instructions import Instructions
 
@@ -31,6 +32,19 @@ def no_network(monkeypatch):
 def test_every_case_is_followed_or_not_as_it_was_when_it_was_written_down(rule):
     verdicts = [instruction_of(case, rule).followed(case["response"]) for case in CASES]
     assert verdicts == [case[rule] for case in CASES]
+
+
+def test_the_benchmarks_reward_counts_the_instructions_that_a_response_follows(
+    monkeypatch, tmp_path
+):
+    kwargs = [{}, {"relation": "at least", "num_words": 4}]
+    row = {"key": 1, "prompt": "Write.", "kwargs": kwargs}
+    row["instruction_id_list"] = ["punctuation:no_comma", "length_constraints:number_words"]
+    (tmp_path / "input_data.jsonl").write_text(json.dumps(row))
+    monkeypatch.chdir(tmp_path)
+    for response, n in (("One, two", 0), ("One two", 1), ("One, two, three, four", 1)):
+        assert followed("Write.", response) == n
+    assert followed("Write.", "One two three four") == 2
 
 
 def test_a_verdict_is_the_same_every_time():
