@@ -30,7 +30,7 @@ from qalign_study.measure.cross_validated_beta import (
 )
 from qalign_study.measure.curves import Curve, Point, averaged, curves, difference, level_n, paired
 from qalign_study.measure.diagnostics import near_misses
-from qalign_study.measure.intervals import Difference
+from qalign_study.measure.intervals import Difference, paired_difference
 from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Compared, Report, others
@@ -551,6 +551,35 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> 
         value, low, high = _percent(difference(points["qalign", 4], points[rival, 4]))
         points_ = " points" if rival == "mv" else ""
         assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
+
+
+def test_what_is_said_of_ifeval_with_the_checkers_are_the_packed_results_numbers() -> None:
+    results = unpack(RESULTS / "pretrained" / "ifeval.zip")
+    records, points = results.records, {(p.method, p.n): p for p in curves(results)}
+    text = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
+    qalign, best_of_n = points["qalign", 16], points["bon", 16]
+    assert points["any", 16].value == best_of_n.value
+    right = np.array([bool(r.is_right(r.pool_answer[r.pool_reward.argmax()])) for r in records])
+    for name, state in {
+        "best state (the primary outcome)": lambda r: r.state_of[
+            r.chain_reward[r.state_of].argmax()
+        ],
+        "last state": lambda r: r.state_of[-1],
+    }.items():
+        x = np.array([bool(r.is_right(r.chain_answer[state(r)])) for r in records])
+        value, low, high = _percent(
+            paired_difference("a", "b", 1.0 * x, 1.0 * right, n=16, spent=0)
+        )
+        gained, lost = (x & ~right).sum(), (right & ~x).sum()
+        gap = f"{value:.1f} ({low:.1f} to {high:.1f}), not significant | {gained}, {lost} |"
+        assert f"| {name} | {_cell(_as_share(best_of_n))} | {gap}" in text
+        assert x.mean() == best_of_n.value
+    value, low, high = _percent(difference(qalign, best_of_n))
+    gap = f"{value:.1f} ({low:.1f} to {high:.1f}), not significant"
+    row = f"| vote (QAlign, minimum Bayes risk) | {_cell(_as_share(qalign))} | {gap} | |"
+    assert row in text
+    for method, n, name in (("one", 1, "one sample"), ("bon", 16, "best-of-n, any of n")):
+        assert f"| {name} | {_cell(_as_share(points[method, n]))} | | |" in text
 
 
 def _latest(

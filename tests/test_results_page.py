@@ -343,9 +343,11 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
 def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_first_two() -> None:
     by_name = {p.stem: p for p in results_files() + results_files(others=True)}
     groups = groups_of(by_name)
-    assert len(groups) == 6
+    assert len(groups) == 7
     pretrained = {*groups["A pretrained model: forms of ten separate fields"].values()}
     assert pretrained == {"forms", "forms-block"}
+    ifeval = groups["A pretrained model: IFEval, with the checkers as the reward"]
+    assert [*ifeval.values()] == ["ifeval"]
     assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
     ahead = [title for title in groups if "the chain is ahead" in title]
     assert ahead == list(groups)[1:2]
