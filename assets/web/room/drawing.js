@@ -201,7 +201,6 @@ const median = (/** @type {number[]} */ sorted) => sorted[Math.floor(sorted.leng
  */
 export function drawClass({ chains, base, weights, worth, steps, single }, width, height,
   size = 16, pick = undefined) {
-  const edge = size * 2.9;
   const foot = size * 1.9;
   const states = [...chains.values()].flat();
   const later = [...chains.values()].flatMap((rewards) => rewards.slice(rewards.length >> 1));
@@ -211,6 +210,9 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
   const [low, high] = every.length ? [lowest, highest] : [0, 1];
   const room = (high - low || 1) * 0.05;
   const [lo, hi] = [low - room, high + room];
+  const levels = ticks(lo, hi, 5);
+  const longest = Math.max(...levels.map((r) => plain(r).length), 0);
+  const edge = size * Math.max(2.9, 0.6 * longest + 0.6);
   const split = width * (1 - SIDE);
   const bottom = height - foot;
   const y = (/** @type {number} */ r) => bottom - ((bottom - TOP) * (r - lo)) / (hi - lo);
@@ -225,7 +227,7 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
   const own = chains.get(single) ?? [];
   const last = own.length - 1;
   const opacity = Math.max(0.16, Math.min(0.8, 4 / Math.sqrt(Math.max(1, chains.size)) / 2));
-  const grid = ticks(lo, hi, 5).flatMap((r) => [
+  const grid = levels.flatMap((r) => [
     s("path.grid", { d: `M${edge} ${y(r)}H${width}` }),
     s("text.tick.end", { x: edge - size / 2, y: y(r) + size * 0.37 }, plain(r)),
   ]);
