@@ -222,19 +222,20 @@ def controls() -> list[Component]:
     )  # fmt: skip
     timer = gr.Timer(0.4, active=False)
 
-    def at_step(step: float, *, plays: bool) -> tuple[object, object, object]:
-        return step, gr.Timer(active=plays), "❚❚ Pause" if plays else "▶ Play"
-
-    def toggle(label: str, step: float) -> tuple[object, object, object]:
-        plays = "Play" in label
-        return at_step(0 if plays and step >= STEPS else step, plays=plays)
-
-    def tick(step: float) -> tuple[object, object, object]:
-        stop = next((stop for stop in STOPS if stop > step), STEPS)
-        return at_step(stop, plays=stop < STEPS)
-
-    play.click(toggle, [play, t], [t, timer, play], **PRIVATE)
-    timer.tick(tick, t, [t, timer, play], **PRIVATE)
+    # In the browser: a reply of the server could come after Pause, and play on.
+    at_step = (
+        "(t, plays) => [t, {__type__: 'update', active: plays}, plays ? '❚❚ Pause' : '▶ Play']"
+    )
+    toggle = f"""(label, t) => {{
+        const plays = label.includes("Play");
+        return ({at_step})(plays && t >= {STEPS} ? 0 : t, plays);
+    }}"""
+    tick = f"""(t) => {{
+        const stop = {list(STOPS)}.find((stop) => stop > t) ?? {STEPS};
+        return ({at_step})(stop, stop < {STEPS});
+    }}"""
+    play.click(None, [play, t], [t, timer, play], js=toggle, **PRIVATE)
+    timer.tick(None, t, [t, timer, play], js=tick, **PRIVATE)
     return [t, selection]
 
 
