@@ -29,7 +29,7 @@ export const stopHere = () => engine.stop();
  * @param {number} seed
  * @param {() => void} press "Run it live"
  */
-function drawSeed(seed, press) {
+export function drawSeed(seed, press) {
   again = seed;
   const untilTaken = () => {
     if (again === null) return;

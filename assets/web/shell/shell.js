@@ -16,7 +16,7 @@ import { closeFromOutside, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
 import { holdLinked, holds, release } from "./hold.js";
 import { QAlignList } from "../list/list.js";
-import { drawHere, here, stopHere } from "./here.js";
+import { drawHere, drawSeed, here, stopHere } from "./here.js";
 import {
   CHAIN,
   RUN,
@@ -253,7 +253,6 @@ function adopt() {
   delete ran.watch; // its settings are on their way
   unfilled = text.slice(0, text.indexOf("\n"));
   adopted = String(JSON.parse(unfilled).prompt).trim();
-  isFilling = true;
   fill?.(unfilled);
 }
 
@@ -351,14 +350,14 @@ export const QAlignShell = {
     initial[page] = named(names, values);
     if (!holds(page)) ran[page] ??= initial[page];
   },
-  /** Draw the run that Watch shows with its own settings, or with those that a visitor chose. */
+  /** Draw the run that Watch shows, with its seed where the settings are still its own. */
   drawAgain() {
-    const { prompt, beta } = player()?.trace.header ?? {};
+    const { prompt, beta, seed } = player()?.trace.header ?? {};
     const [start, now] = [initial.watch, current.watch ?? initial.watch];
     const isSame = start?.prompt === prompt && start?.beta === beta
       && JSON.stringify(start) === JSON.stringify(now);
-    if (isSame) adopt(); // the page begins without the seed of its run
     if (isFilling) waiting.push(pressRun);
+    else if (isSame && seed != null) drawSeed(seed, pressRun);
     else pressRun();
   },
   adopt,
@@ -369,6 +368,7 @@ export const QAlignShell = {
     fill = (line) => {
       const again = props.value === line;
       props.value = line;
+      isFilling = true;
       if (again) trigger("change"); // Gradio reports a changed value itself.
     };
     if (unfilled) fill(unfilled);
