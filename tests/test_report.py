@@ -30,7 +30,7 @@ from qalign_study.measure.cross_validated_beta import (
 )
 from qalign_study.measure.curves import Curve, Point, averaged, curves, difference, level_n, paired
 from qalign_study.measure.diagnostics import near_misses
-from qalign_study.measure.intervals import Difference, paired_difference
+from qalign_study.measure.intervals import Difference, Measured, paired_difference, share_of
 from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Compared, Report, others
@@ -571,11 +571,12 @@ def test_what_is_said_of_ifeval_with_the_checkers_are_the_packed_results_numbers
             paired_difference("a", "b", 1.0 * x, 1.0 * right, n=16, spent=0)
         )
         gained, lost = (x & ~right).sum(), (right & ~x).sum()
-        gap = f"{value:.1f} ({low:.1f} to {high:.1f}), not significant | {gained}, {lost} |"
-        assert f"| {name} | {_cell(_as_share(best_of_n))} | {gap}" in text
-        assert x.mean() == best_of_n.value
+        assert low <= 0 <= high
+        gap = f"{_signed(value)} ({low:.1f} to {high:.1f}), not significant | {gained}, {lost} |"
+        assert f"| {name} | {_cell(_as_share(share_of(1.0 * x)))} | {gap}" in text
     value, low, high = _percent(difference(qalign, best_of_n))
-    gap = f"{value:.1f} ({low:.1f} to {high:.1f}), not significant"
+    assert high < 0
+    gap = f"{_signed(value)} ({low:.1f} to {high:.1f}), significant"
     row = f"| vote (QAlign, minimum Bayes risk) | {_cell(_as_share(qalign))} | {gap} | |"
     assert row in text
     for method, n, name in (("one", 1, "one sample"), ("bon", 16, "best-of-n, any of n")):
@@ -589,12 +590,16 @@ def _latest(
     return rows[name, other, max(at for *pair, at in rows if pair == [name, other] and at <= n)]
 
 
-def _as_share(point: Point) -> dict[str, float]:
+def _as_share(point: Point | Measured) -> dict[str, float]:
     return {"accuracy": point.value, "low": point.low, "high": point.high}
 
 
 def _percent(gap: Difference) -> tuple[float, float, float]:
     return 100 * gap.value, 100 * gap.low, 100 * gap.high
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1f}" if round(value, 1) else "0.0"
 
 
 def _cell(row: dict[str, Any]) -> str:
