@@ -2,7 +2,7 @@
 
 A coroutine sets them where it begins. The coroutines it awaits, the tasks it starts and the threads
 that load its models inherit them. None of them changes a number: they set the order in which
-requests are served, and who receives progress messages while a model loads.
+requests are served, who receives progress messages while a model loads, and what its name may mean.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,10 @@ fairly."""
 
 BACKGROUND: ContextVar[bool] = ContextVar("qalign_background", default=False)
 """True for background work, which yields to interactive work while a model is busy."""
+
+VISITOR: ContextVar[bool] = ContextVar("qalign_visitor", default=False)
+"""True for work that a visitor of a server requests: a model's relative name is then an id of the
+hub, and never a folder of this machine."""
 
 
 def in_background() -> Context:

@@ -30,7 +30,7 @@ from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
 from qalign_core.decide.answers.graders import Grader, own_grader
 from qalign_core.errors import HubUnreachable, ModelLoadError, QAlignError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
-from qalign_core.models.gguf_file import is_gguf
+from qalign_core.models.gguf_file import is_local
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.protocols import RewardModel
@@ -132,7 +132,7 @@ class Entry:
     def is_present(self) -> bool:
         """True if nothing has to be downloaded to load it."""
         is_hub_model = self.kind == "lm" or reward_named(self.source).kind == "model"
-        if not is_hub_model or is_address(self.source) or _is_local(Path(self.location)):
+        if not is_hub_model or is_address(self.source) or is_local(Path(self.location)):
             return True
         from huggingface_hub import try_to_load_from_cache
 
@@ -239,11 +239,7 @@ def _resolve(folder: Path, source: str) -> str:
     file, colon, name = source.rpartition(":")
     if file.endswith(".py") and os.path.isfile(folder / file):
         return f"{folder / file}{colon}{name}"
-    return str(folder / source) if _is_local(folder / source) else source
-
-
-def _is_local(path: Path) -> bool:
-    return os.path.isdir(path) or is_gguf(path)
+    return str(folder / source) if is_local(folder / source) else source
 
 
 def entries_of(kind: str) -> tuple[Entry, ...]:
@@ -502,14 +498,14 @@ def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
 def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
     entry = entries().get((kind, id))
     source = entry.location if entry is not None else id
-    if entry is None and "/" not in id and not _is_local(Path(id)):
+    if entry is None and "/" not in id and not is_local(Path(id)):
         known = ", ".join(entry.id for entry in entries_of(kind))
         raise ModelLoadError(
             f"there is no model called {id!r}; choose from {known}, or give a folder, a GGUF "
             "file, a hub id (owner/name) or a server (http://HOST:PORT)"
         )
     match = _AT_REVISION.fullmatch(id)
-    if entry is None and match is not None and not _is_local(Path(id)):
+    if entry is None and match is not None and not is_local(Path(id)):
         source, options = match[1], {"revision": match[2], **options}
     options = {**_entry_options(kind, id), **options}
     if entry is not None and is_address(source):
@@ -543,7 +539,7 @@ def _n_served(kind: str, root: str) -> int:
             return round(entry.parameters * 1e6)
     from qalign_core.models.loading import n_stored
 
-    return n_stored(Path(root)) if _is_local(Path(root)) else 0
+    return n_stored(Path(root)) if is_local(Path(root)) else 0
 
 
 def _forget() -> None:

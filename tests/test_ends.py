@@ -237,9 +237,9 @@ async def test_a_visitor_hears_of_every_end(kind, caplog):
     run = Run(prompt=PROMPT, steps=9)
 
     async def draw(feed: Any) -> None:
-        lm, rm = await runs.models(feed, run)
-        async for _ in run_chain(lm, rm, PROMPT, beta=1.0, steps=9, seed=1):
-            pass
+        async with runs.models(feed, run) as (lm, rm):
+            async for _ in run_chain(lm, rm, PROMPT, beta=1.0, steps=9, seed=1):
+                pass
 
     *_, last = await soon(every(runs.stream("a", draw)))
     assert last.status.text == "Failed: the run had an internal error; try again."

@@ -41,6 +41,20 @@ for wrong in ("no-such-branch", "../main"):
     except ModelLoadError as error:
         print(error)
 """
+FOLDERS = """
+import os, sys
+os.chdir(sys.argv[1])
+from qalign_core.context import VISITOR
+from qalign_core.errors import ModelLoadError
+from qalign_core.registry import load_language_model
+for visitor in (False, True):
+    VISITOR.set(visitor)
+    for name in ("owner/tiny", "owner/tiny@main", "owner/other", "owner/none"):
+        try:
+            print(load_language_model(name).revision)
+        except ModelLoadError as error:
+            print(error)
+"""
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +159,20 @@ def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, t
         "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag",
         "'../main' is not a revision of owner/tiny; name a commit, branch or tag",
     ]
+
+
+def test_a_visitors_name_is_an_id_of_the_hub_whichever_folders_exist(hub, tmp_path):
+    for name in ("tiny", "tiny@main", "other"):
+        (tmp_path / "owner" / name).mkdir(parents=True)
+    outcomes = python("-c", FOLDERS, tmp_path, hub=hub, home=tmp_path / "home").splitlines()
+    no_model, no_folder = (
+        "{} has no config.json, so it is not a transformers model",
+        "{} is neither a folder nor a model on the hub",
+    )
+    folders = [no_model.format(f"owner/{name}") for name in ("tiny", "tiny@main", "other")]
+    assert outcomes[:4] == [*folders, no_folder.format("owner/none")]  # of a command: the control
+    unknown = [no_folder.format(f"owner/{name}") for name in ("other", "none")]
+    assert outcomes[4:] == [COMMIT, COMMIT, *unknown]
 
 
 def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, outcomes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
@@ -37,13 +38,13 @@ from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.protocols import TokenScore
-from qalign_core.record.store import load_trace
 from qalign_core.registry import entries, load_reward_model
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step
 from qalign_study.measure.diagnostics import agreement
+from qalign_study.measure.results import load_results
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, hide_folders, respond_refused
+from qalign_study.serve.refusal import HIDDEN, HTTPRefusal, public_errors, respond_refused
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [
@@ -669,21 +670,31 @@ async def test_a_reward_that_raises_shows_no_folder_of_the_server_to_anybody(
     run = room.run.with_changes(chains=1)
     async for now in runs.stream("a visitor", lambda feed: draw_run(feed, runs, run)):
         latest = now
-    (answer,) = server_functions(lambda path: load_trace(path))
-    texts = [room.trouble, latest.status.text, str(latest.error)]
-    texts.append((await answer(str(tmp_path / "none.jsonl")))["error"])
-    assert all("rules.py" in each for each in texts[:-1]), texts
-    assert [each for each in texts if str(tmp_path) in each or "my rules" in each] == []
+    (answer,) = server_functions(lambda path: load_results(path))
+    failed = await answer(str(tmp_path / "none.zip"))
+    assert [room.trouble, str(latest.error), failed["error"]] == [HIDDEN, HIDDEN, f"{HIDDEN}."]
+    assert latest.status.text == f"Failed: {HIDDEN}"
     assert f"{path} is out of order" in caplog.text  # the terminal has all of it
 
 
 @pytest.mark.parametrize(
-    "sentence",
-    ["46/60 is 0.767", "http://127.0.0.1:8000/tmp/v1 does not answer", "/v1/models is no folder",
-     "and/or", "a text, /", "/" * 3000, "/\0/x"],
+    ("kind", "sentence"),
+    [
+        *((QAlignError, each) for each in ("46/60 is 0.767", "owner/name is gated", "and/or",
+          "http://127.0.0.1:8000/tmp/v1 does not answer", "a text, /", "/" * 3000)),
+        (InvalidSetting, "this server does not offer '/etc/x'; choose another"),
+    ],
 )  # fmt: skip
-def test_a_sentence_without_a_folder_of_this_machine_stays_as_it_is(sentence):
-    assert str(hide_folders(QAlignError(sentence))) == sentence
+def test_a_sentence_without_a_path_and_a_visitors_own_words_stay_as_they_are(kind, sentence):
+    with pytest.raises(kind, match=f"^{re.escape(sentence)}$"), public_errors():
+        raise kind(sentence)
+
+
+@pytest.mark.parametrize("path", ["/etc/x.py", "~me/x.py", "C:\\x\\y.py", "C:/x", "/none", "~/x"])
+@pytest.mark.parametrize("sentence", ["%s has no function f", "it failed ('%s'); fix it", "a: %s"])
+def test_a_sentence_with_a_path_is_replaced_whether_or_not_the_path_exists(path, sentence):
+    with pytest.raises(ModelLoadError, match=f"^{re.escape(HIDDEN)}$"), public_errors():
+        raise ModelLoadError(sentence % path)
 
 
 async def test_screens_show_that_the_server_loads_a_model_until_it_is_loaded(service):

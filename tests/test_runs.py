@@ -312,8 +312,8 @@ async def test_what_must_be_said_of_a_model_stands_in_the_status():
     runs = Runs(Limits(), load=lambda *_: (Approximate(), ToyRM()))
 
     async def work(feed: Feed) -> None:
-        await runs.models(feed, Run())
-        await feed.step()
+        async with runs.models(feed, Run()):
+            await feed.step()
         assert "approximate" in feed.status.text
 
     last = await last_of(runs.stream("a", work))
@@ -328,7 +328,8 @@ async def test_a_load_says_how_far_it_is():
         texts.append(feed.status)
         return ToyLM(), ToyRM()
 
-    await Runs(Limits(), load=load).models(feed, Run())
+    async with Runs(Limits(), load=load).models(feed, Run()):
+        pass
     assert texts == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]
 
 

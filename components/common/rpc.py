@@ -8,7 +8,7 @@ from typing import Any
 
 from qalign_core.errors import QAlignError
 from qalign_core.validation import from_json, short_repr
-from qalign_study.serve.refusal import HTTPRefusal, hide_folders
+from qalign_study.serve.refusal import HTTPRefusal, public_errors
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a value of the wrong type raises at its first use."""
@@ -52,11 +52,12 @@ def _answer_errors(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @wraps(function)
     async def answer(sent: Any) -> Any:
         try:
-            if inspect.iscoroutinefunction(function):
-                return await function(sent)
-            return await asyncio.to_thread(function, sent)
+            with public_errors():
+                if inspect.iscoroutinefunction(function):
+                    return await function(sent)
+                return await asyncio.to_thread(function, sent)
         except QAlignError as error:
-            return {"error": f"{hide_folders(error)}."}
+            return {"error": f"{error}."}
         except _WRONG as error:
             raise HTTPRefusal(422, f"{function.__name__} cannot use {short_repr(sent)}") from error
 

@@ -28,7 +28,6 @@ from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 from qalign_core.validation import from_json
 from qalign_study.measure.comparisons import Comparison, Cut
-from qalign_study.serve.refusal import hide_folders
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.files import draws_csv
 
@@ -75,7 +74,7 @@ class Handlers:
             *settings, choice = values
             wanted, budget = self.controls.form.read(settings), parse_budget(choice)
         except QAlignError as error:
-            yield {status: status_value(Status("failed", f"Failed: {hide_folders(error)}."))}
+            yield {status: status_value(Status("failed", f"Failed: {error}."))}
             return
         selection.feed, selection.budget, selection.cut = Feed(), budget, None
         more = {"query": link_of(wanted, budget)}

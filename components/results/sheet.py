@@ -16,7 +16,7 @@ from qalign_core.decide.rules import chain_vote
 from qalign_core.errors import QAlignError
 from qalign_study.measure.report import Evaluated, Group, Report, Row
 from qalign_study.measure.tuning import BetaPoint, against_beta
-from qalign_study.serve.refusal import hide_folders
+from qalign_study.serve.refusal import public_errors
 from qalign_study.sheet.evaluated import (
     FOLDER,
     beside,
@@ -76,11 +76,12 @@ def show(path: Path) -> tuple[str, str, str]:
         the other figures and what was run.
     """
     try:
-        evaluated, papers, others = summarise(path), beside_the_papers(path), beside(path)
-        runs = {name: summarise(other) for name, other in others.items()}
-        tried = betas_of(path) if evaluated.points else ()
+        with public_errors():
+            evaluated, papers, others = summarise(path), beside_the_papers(path), beside(path)
+            runs = {name: summarise(other) for name, other in others.items()}
+            tried = betas_of(path) if evaluated.points else ()
     except QAlignError as error:
-        return f'<p class="qc-sub">{html.escape(str(hide_folders(error)))}</p>', "", ""
+        return f'<p class="qc-sub">{html.escape(f"{path.name}: {error}")}</p>', "", ""
     group, header = Group((evaluated,)), evaluated.results.header
     above = below = problems = ""
     if evaluated.points:

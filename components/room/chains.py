@@ -9,22 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 from zlib import crc32
 
 from components.room.room import POOL, Member, Room
-from components.session.runs import Feed, Runs
+from components.session.runs import Feed, Models, Runs
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.concurrent import sample_iid
 from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import ModelLoadError, QAlignError
-from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import Run
-from qalign_core.types import Step
 from qalign_study.export.browser import unsupported_reason
-from qalign_study.serve.refusal import hide_folders
 
 LOOK = 0.25
 """Seconds between two polls of a paused chain."""
@@ -106,8 +103,9 @@ class RoomTasks:
         elif member.t >= 0:
             self._start(room, "text", partial(self._draw_text, room, member, member.t))
 
-    async def load_models(self, room: Room, run: Run) -> tuple[LanguageModel, RewardModel]:
-        """Return a run's two models; members never see the reason of a failure, only the log.
+    @asynccontextmanager
+    async def models(self, room: Room, run: Run) -> AsyncIterator[Models]:
+        """Provide a run's two models; members never see why they cannot be loaded, only the log.
 
         Screens show that they are being loaded, if that takes longer than `LOOK`.
 
@@ -116,14 +114,16 @@ class RoomTasks:
         """
         title = self._runs.offer.models["lm"].get(run.lm, run.lm)
         late = asyncio.get_running_loop().call_later(LOOK, room.set_loading, run, title)
-        try:
-            return await self._runs.models(Feed(), run)
-        except QAlignError as error:  # its sentence may have a path of this server's disk
-            log.warning("the models of a room cannot be loaded: %s", error)
-            raise ModelLoadError(UNLOADED) from error
-        finally:
-            late.cancel()
-            room.set_loading(run, "")
+        async with AsyncExitStack() as stack:
+            try:
+                models = await stack.enter_async_context(self._runs.models(Feed(), run))
+            except QAlignError as error:
+                log.warning("the models of a room cannot be loaded: %s", error)
+                raise ModelLoadError(UNLOADED) from error
+            finally:
+                late.cancel()
+                room.set_loading(run, "")
+            yield models
 
     def _start(self, room: Room, name: str, work: Work) -> None:
         task = asyncio.create_task(self._run_guarded(room, work), name=f"room {room.code}, {name}")
@@ -133,7 +133,7 @@ class RoomTasks:
         try:
             await work()
         except QAlignError as error:
-            room.fail(str(hide_folders(error)))
+            room.fail(str(error))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException:  # a defect: the log has the details, the screens only this sentence
@@ -148,29 +148,22 @@ class RoomTasks:
         RUN.set(f"room {room.code}")
         BACKGROUND.set(True)
         run = room.run
-        lm, rm = await self.load_models(room, run)
         seed = crc32(run.prompt.encode())
-        samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=seed, concurrency=4)
-        async with aclosing(samples):  # type: ignore[type-var]
-            async for sample in samples:
-                room.record_sample(sample)
+        async with self.models(room, run) as (lm, rm):
+            samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=seed, concurrency=4)
+            async with aclosing(samples):  # type: ignore[type-var]
+                async for sample in samples:
+                    room.record_sample(sample)
 
     async def _draw_text(self, room: Room, member: Member, t: int) -> None:
         """Draw a member's chain up to step `t`, because a browser is untrusted."""
         RUN.set(f"room {room.code}")
         run = room.run
-        steps = await self._chain(room, run, member)
-        async with aclosing(steps):  # type: ignore[type-var]
+        async with self.models(room, run) as models, aclosing(_chain(models, run, member)) as steps:
             async for step in steps:
                 if step.t == t:
                     room.show_text(run, member.number, t, step.state.response.text)
                     return
-
-    async def _chain(self, room: Room, run: Run, member: Member) -> AsyncIterator[Step]:
-        """Return the steps of a member's chain."""
-        lm, rm = await self.load_models(room, run)
-        settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
-        return run_chain(lm, rm, run.prompt, chain=member.number, **settings)
 
     async def _draw_chain(self, room: Room, member: Member) -> None:
         """Draw a member's chain as far as the class allows, while a screen follows.
@@ -181,8 +174,7 @@ class RoomTasks:
             f"room {room.code} {member.number}"
         )  # each member takes turns as a visitor of its own
         run, loop = room.run, asyncio.get_running_loop()
-        steps = await self._chain(room, run, member)
-        async with aclosing(steps):  # type: ignore[type-var]
+        async with self.models(room, run) as models, aclosing(_chain(models, run, member)) as steps:
             for t in range(run.steps + 1):
                 while t > member.t and not room.may_step(member, self._clock()):
                     if room.over or member.key not in room.members:
@@ -191,3 +183,9 @@ class RoomTasks:
                 due = loop.time() + room.caps.pace * (t > max(member.t, member.replay_until))
                 room.record_step(member, await anext(steps))
                 await asyncio.sleep(max(0.0, due - loop.time()))
+
+
+def _chain(models: Models, run: Run, member: Member) -> Any:
+    """Return the steps of a member's chain, an asynchronous generator."""
+    settings: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
+    return run_chain(*models, run.prompt, chain=member.number, **settings)

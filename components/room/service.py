@@ -25,7 +25,7 @@ from qalign_core.context import RUN
 from qalign_core.errors import QAlignError
 from qalign_core.registry import entries, is_foreign
 from qalign_core.run import NO_EXTRACTOR, Run
-from qalign_study.serve.refusal import HTTPRefusal, hide_folders
+from qalign_study.serve.refusal import HTTPRefusal
 
 SWEEP = 30.0
 """Seconds between two searches for rooms that are over."""
@@ -240,12 +240,12 @@ class RoomService:
         try:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
             words = read_words(request.get("words"))
-            lm, rm = await self._tasks.load_models(room, run)
-            check_scores_tokens(lm)
-            text = cast(Any, lm).extend_with_text((), words, ended=True)
-            _, scores, reward = await score_text(lm, rm, run.prompt, text)
+            async with self._tasks.models(room, run) as (lm, rm):
+                check_scores_tokens(lm)
+                text = cast(Any, lm).extend_with_text((), words, ended=True)
+                _, scores, reward = await score_text(lm, rm, run.prompt, text)
         except QAlignError as error:
-            raise HTTPRefusal(422, str(hide_folders(error))) from error
+            raise HTTPRefusal(422, str(error)) from error
         finally:
             member.trying = False
         log_pi = log_target(run.target, math.fsum(each.log_p for each in scores), reward)

@@ -46,12 +46,12 @@ async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
         QAlignError: the settings or the models do not allow it.
     """
     run.check(runs.limits)
-    lm, rm = await runs.models(feed, run)
-    began = time.monotonic()
-    async for item in record(lm, rm, run):
-        feed.write(item.line)
-        if isinstance(item.draw, Step):
-            await feed.step()
+    async with runs.models(feed, run) as (lm, rm):
+        began = time.monotonic()
+        async for item in record(lm, rm, run):
+            feed.write(item.line)
+            if isinstance(item.draw, Step):
+                await feed.step()
     runs.durations[run.lm] = run.chains * run.steps, time.monotonic() - began
 
 
@@ -62,5 +62,5 @@ async def header_for_browser(runs: Runs, run: Run) -> str:
         QAlignError: the settings or the models do not allow it.
     """
     run.check(runs.limits)
-    lm, rm = await runs.models(Feed(), run)
-    return engine_header(make_header(lm, rm, run))
+    async with runs.models(Feed(), run) as (lm, rm):
+        return engine_header(make_header(lm, rm, run))

@@ -26,8 +26,9 @@ class Offer:
         names: ids of the registry (`QALIGN_MODELS`, separated by commas), beside the shipped ones
             and those of the operator's own registry; None if those that are small and ask for no
             licence.
-        own: any id of the hub may be asked for (`QALIGN_OWN_MODELS=1`); folders and addresses
-            never, since a visitor could look into the server or its network with them.
+        own: any id of the hub may be asked for (`QALIGN_OWN_MODELS=1`), and is looked for there
+            only (`VISITOR`); folders and addresses never, since a visitor could look into the
+            server or its network with them.
     """
 
     names: tuple[str, ...] | None = None
@@ -69,7 +70,7 @@ class Offer:
             ModelLoadError: one sentence with what there is.
         """
         for kind, id in _parts(lm, rm):
-            hub_id = _HUB_ID.fullmatch(id) is not None and not os.path.exists(id)
+            hub_id = _HUB_ID.fullmatch(id) is not None
             if current_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
                 known = ", ".join(self.models[kind])
                 more = " or an id of the hub (owner/name or owner/name@revision)" * self.own

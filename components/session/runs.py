@@ -17,17 +17,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from components.session.offer import Offer
-from qalign_core.context import PROGRESS, RUN
+from qalign_core.context import PROGRESS, RUN, VISITOR
 from qalign_core.errors import Busy, EngineError, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.format import TraceReader
 from qalign_core.record.trace import Trace
 from qalign_core.run import Limits, Run, Sampling
 from qalign_study.serve.limits import read_limits
-from qalign_study.serve.refusal import hide_folders
+from qalign_study.serve.refusal import public_errors
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
-ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
+Models = tuple[LanguageModel, RewardModel]
+ModelLoader = Callable[[str, str, Sampling], Models]
 
 TICK = 0.1
 """Seconds between two updates of a page, at the least."""
@@ -133,7 +134,7 @@ class Snapshot:
 Work = Callable[[Feed], Awaitable[None]]
 
 
-def _load(lm: str, rm: str, sampling: Sampling) -> tuple[LanguageModel, RewardModel]:
+def _load(lm: str, rm: str, sampling: Sampling) -> Models:
     from qalign_core.registry import load_language_model, load_reward_model  # torch: seconds
 
     return load_language_model(lm, sampling=sampling), load_reward_model(rm)
@@ -176,8 +177,11 @@ class Runs:
         thread.start()
         return thread
 
-    async def models(self, feed: Feed, run: Run) -> tuple[LanguageModel, RewardModel]:
-        """A run's two models, loaded in a thread if this is their first use.
+    @contextlib.asynccontextmanager
+    async def models(self, feed: Feed, run: Run) -> AsyncIterator[Models]:
+        """Provide a run's two models, loaded in a thread if this is their first use.
+
+        Within this context, their errors have sentences for visitors (`public_errors`).
 
         Raises:
             ModelLoadError: this server does not offer them, or they cannot be loaded.
@@ -185,9 +189,11 @@ class Runs:
         self.offer.check(run.lm, run.rm)
         feed.status = Status("loading", "Loading the models…")
         PROGRESS.set(feed.tell)
-        models = await asyncio.to_thread(self._load, run.lm, run.rm, run.sampling)
-        feed.lm = models[0]
-        return models
+        VISITOR.set(True)
+        with public_errors():
+            models = await asyncio.to_thread(self._load, run.lm, run.rm, run.sampling)
+            feed.lm = models[0]
+            yield models
 
     async def stream(
         self, visitor: str, work: Work, *, patient: bool = True
@@ -251,7 +257,7 @@ class Runs:
                 # a defect, not the visitor's mistake: the log has it, the page says only that
                 log.exception("a run failed")
                 error = EngineError("the run had an internal error; try again.")
-            feed.error = error = hide_folders(error)
+            feed.error = error
             feed.status = Status("failed", f"Failed: {error}")
 
     @contextlib.asynccontextmanager

@@ -100,15 +100,15 @@ async def _answer(runs: Runs, kind: str, request: Any, compute: Compute) -> Answ
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs serves whole runs only")
-        lm, rm = await runs.models(feed, run)
-        check_scores_tokens(lm)
-        revision = getattr(lm, "revision", "")
-        if revision and header.lm_revision and revision != header.lm_revision:
-            raise InvalidSetting(
-                f"this run was drawn with a different version of {lm.id}, whose tokens differ; "
-                "run it again"
-            )
-        answers.append(await compute(lm, rm, header, request))
+        async with runs.models(feed, run) as (lm, rm):
+            check_scores_tokens(lm)
+            revision = getattr(lm, "revision", "")
+            if revision and header.lm_revision and revision != header.lm_revision:
+                raise InvalidSetting(
+                    f"this run was drawn with a different version of {lm.id}, whose tokens differ; "
+                    "run it again"
+                )
+            answers.append(await compute(lm, rm, header, request))
 
     who = request.get("who") if isinstance(request, dict) else None
     if not (is_text(who) and len(str(who)) <= MAX_NAME):

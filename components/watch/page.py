@@ -31,7 +31,6 @@ from qalign_core.registry import LOADED
 from qalign_core.run import Run
 from qalign_core.validation import from_json
 from qalign_study.export.browser import unsupported_reason
-from qalign_study.serve.refusal import hide_folders
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS
 from qalign_study.sheet.words import number, percent
@@ -101,7 +100,7 @@ class Handlers:
                 yield gr.skip(), status_value(loading, draw=header, **more)
                 return
         except QAlignError as error:
-            yield gr.skip(), status_value(Status("failed", f"Failed: {hide_folders(error)}."))
+            yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         place = f" · drawn on the server: {why}" * runs.usual
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
@@ -115,7 +114,7 @@ class Handlers:
         try:
             wanted = self.read_run(values)
         except QAlignError as error:
-            yield gr.skip(), status_value(Status("failed", f"Failed: {hide_folders(error)}."))
+            yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))
         estimates = 0

@@ -7,9 +7,10 @@ from typing import Any
 
 from components.session.gpu import with_gpu
 from components.session.runs import Feed, Runs, Status
+from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import Run
 from qalign_core.types import Response
-from qalign_study.measure.tuning import ROUNDS, STEPS, tune_beta
+from qalign_study.measure.tuning import ROUNDS, STEPS, Tuned, tune_beta
 
 FINDING = "Finding"
 
@@ -25,8 +26,14 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
         QAlignError: the settings or the models do not allow it, or no beta does it.
     """
     run.check(runs.limits)
-    lm, rm = await runs.models(feed, run)
+    async with runs.models(feed, run) as (lm, rm):
+        tuned = await _tune(feed, lm, rm, run)
+    values = [round_beta(tuned.beta), tuned.acceptance, tuned.low, tuned.high]
+    feed.write(json.dumps(values) + "\n")
 
+
+async def _tune(feed: Feed, lm: LanguageModel, rm: RewardModel, run: Run) -> Tuned:
+    """Write each estimate but the last, and the status, while beta is tuned."""
     place, n = "", 0
 
     def begin_round(tried: Sequence[float]) -> None:
@@ -46,7 +53,7 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     counted: Any = SimpleNamespace(
         id=lm.id, max_new_tokens=lm.max_new_tokens, encode=lm.encode, extend=extend
     )
-    tuned = await tune_beta(
+    return await tune_beta(
         counted,
         rm,
         run.prompt,
@@ -55,8 +62,6 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
         seed=run.seed,
         notify=begin_round,
     )
-    values = [round_beta(tuned.beta), tuned.acceptance, tuned.low, tuned.high]
-    feed.write(json.dumps(values) + "\n")
 
 
 def round_beta(beta: float) -> float:

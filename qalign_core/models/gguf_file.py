@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from qalign_core.context import VISITOR
 from qalign_core.errors import ModelLoadError
 from qalign_core.validation import first_line
 
@@ -25,6 +26,15 @@ _UNQUANTIZED = {"F64", "F32", "F16", "BF16"}
 def is_gguf(path: Path) -> bool:
     """Return whether a path is a GGUF file, by its name."""
     return path.suffix == ".gguf" and os.path.isfile(path)
+
+
+def is_local(path: Path) -> bool:
+    """Return whether a model's name is a folder or a GGUF file of this machine.
+
+    A relative name from a visitor is not, whatever is on the disk.
+    """
+    may_be = path.is_absolute() or not VISITOR.get()
+    return may_be and (os.path.isdir(path) or is_gguf(path))
 
 
 def locate(path: Path) -> dict[str, Any]:

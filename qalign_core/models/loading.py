@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from qalign_core.errors import HubUnreachable, ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.chat import Text
-from qalign_core.models.gguf_file import GGUFFile, is_gguf, locate
+from qalign_core.models.gguf_file import GGUFFile, is_gguf, is_local, locate
 from qalign_core.models.local.int8 import quantize
 from qalign_core.models.local.worker import Worker
 from qalign_core.models.progress import fetch_bar, tell
@@ -112,8 +112,8 @@ class Pretrained(ABC):
         options = {name: value for name, value in options.items() if value is not None}
         options = {"cache_bytes": _cache_bytes(device), **options}
         cls._check_options(options)
-        name = str(source)
-        folder, commit = _fetch(name, revision, dtype=dtype, device=device)
+        folder, commit = _fetch(str(source), revision, dtype=dtype, device=device)
+        name = id or str(source)
         file = _read_gguf(folder)
         config = cls._read_config(folder, name, file)
         dtype = _choose_dtype(dtype, device, config, name, file)
@@ -126,7 +126,7 @@ class Pretrained(ABC):
         rounded = dtype == "int8"
         if rounded:
             quantize(model)
-        loaded = cls(model, text, id=id or name, **options)
+        loaded = cls(model, text, id=name, **options)
         del model
         _trim_heap()
         loaded.n_parameters = n_parameters
@@ -378,7 +378,7 @@ def _fetch(
 ) -> tuple[Path, str]:
     """Return a model's path and commit; hub files are downloaded, code and pickles are not."""
     folder = Path(os.path.expanduser(name))
-    if os.path.isdir(folder) or is_gguf(folder):
+    if is_local(folder):
         return folder, revision or (fingerprint(folder) if weights else "")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelLoadError(

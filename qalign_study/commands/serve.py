@@ -45,6 +45,7 @@ async def command(options: argparse.Namespace) -> None:
         from qalign_study.serve.limits import read_limits
         from qalign_study.serve.log import limit_log
         from qalign_study.serve.origins import LOCAL, OriginPolicy
+        from qalign_study.serve.refusal import public_errors
         from qalign_study.serve.routes import ChatAPI
     except ImportError as error:
         raise InvalidSetting(
@@ -66,8 +67,9 @@ async def command(options: argparse.Namespace) -> None:
     async def draw(run: Run) -> AsyncIterator[str]:
         if run.rm != names.rm:
             raise InvalidSetting(f"this server has the reward {names.rm}, got {short_repr(run.rm)}")
-        async for item in record(lm.with_sampling(run.sampling), rm, run):
-            yield item.line
+        with public_errors():
+            async for item in record(lm.with_sampling(run.sampling), rm, run):
+                yield item.line
 
     api = ChatAPI((names.lm,), draw, defaults, limits, key)
     origins = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})

@@ -2,49 +2,45 @@
 
 import logging
 import re
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from qalign_core.errors import QAlignError
+from qalign_core.errors import InvalidPrompt, InvalidSetting, QAlignError
 
-E = TypeVar("E", bound=QAlignError)
 log = logging.getLogger("qalign.errors")
 
 _UNHEARD = (400, 403, 408, 421)
 """Statuses that may be sent before the whole body has arrived: the connection is then closed."""
 
 
-_ROOT = re.compile(r"(?<![\w:/.\\])(?:[A-Za-z]:)?[/\\](?=[^\s/\\])")
-"""The beginning of an absolute path."""
+_PATH = re.compile(r"(?<![\w:/.\\])(?:[A-Za-z]:|~\w*)?[/\\](?=[^\s/\\])")
+"""The beginning of an absolute path; addresses, ids of the hub and shares have none."""
+HIDDEN = (
+    "a model or a file of this server cannot be used; choose another one, or see the reason in the "
+    "server's terminal"
+)
 
 
-def hide_folders(error: E) -> E:
-    """Remove this machine's folders from a sentence that a visitor reads; the log has all of it.
+@contextmanager
+def public_errors() -> Iterator[None]:
+    """Replace the sentence of an error that would show a visitor a path; the log has that sentence.
 
-    "/home/me/rules.py has no function warn" becomes "rules.py has no function warn". Only folders
-    that exist are removed: other text with slashes, such as an address, is not this machine's.
+    Use the server's models and files within it. Settings and prompts are a visitor's own words, and
+    their errors repeat them unchanged. A path is recognized by its form: if the disk were asked
+    which folders exist, a visitor could read that from the answer.
     """
-    before, sentence, at = str(error), str(error), 0
-    while (root := _ROOT.search(sentence, at)) is not None:
-        ends = [k.end() for k in re.finditer(r"[/\\]", sentence) if k.start() >= root.end()]
-        end = next((k for k in reversed(ends) if _is_folder(sentence[root.start() : k])), None)
-        if end is not None:
-            sentence = sentence[: root.start()] + sentence[end:]
-        at = root.start() + 1
-    if sentence != before:
-        log.warning("%s", before)
-        error.args = (sentence,)
-    return error
-
-
-def _is_folder(text: str) -> bool:
     try:
-        return Path(text).is_dir()
-    except (OSError, ValueError):  # too long, or with a null byte
-        return False
+        yield
+    except (InvalidSetting, InvalidPrompt):
+        raise
+    except QAlignError as error:
+        if _PATH.search(str(error)) is None:
+            raise
+        log.warning("%s", error)
+        raise type(error)(HIDDEN) from error
 
 
 class HTTPRefusal(Exception):

@@ -34,7 +34,7 @@ from qalign_study.export.player import page
 from qalign_study.serve.answer import Choice, Draw
 from qalign_study.serve.guard import Guard, bearer_token
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, hide_folders, respond_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 from qalign_study.serve.request_schema import ChatRequest, find_model, methods, parse_request
 
 MOST_TRACES = 256
@@ -276,9 +276,8 @@ def _to_refusal(error: BaseException) -> HTTPRefusal:
         log.exception("an answer failed", exc_info=error)
         return HTTPRefusal(500, "the server had an internal error; try again")
     status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 500)
-    return HTTPRefusal(
-        status, str(hide_folders(error)), param="messages" if type(error) is InvalidPrompt else None
-    )
+    param = "messages" if type(error) is InvalidPrompt else None
+    return HTTPRefusal(status, str(error), param=param)
 
 
 _STATUS: dict[type[QAlignError], int] = {
