@@ -44,7 +44,9 @@ _CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
 _EVENT = re.compile(r"/(queue/join|(run|api)/[^/]*)/?$")
 _STREAM = re.compile(r"/(queue/data|call/(v2/)?[^/]+/([^/]+))/?$")
 _NAMED = re.compile(r"/heartbeat/([^/]*)|/call/(?:v2/)?[^/]+/([^/]+)")
-_CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stream/)")
+_CLOSED = re.compile(
+    r"/(upload|process_recording|deep_link|custom_component/|file[=/]|proxy=|stream/)"
+)
 """What Gradio has for apps with files: this one has none, and a disk that fills up."""
 
 
@@ -114,7 +116,7 @@ class RequestGuard(Guard):
         elif _QUESTION.search(path):
             _check_question(body, scope["app"].get_blocks().blocks)
         elif body and not _OTHERS.search(path):
-            (value_of if _TOOLS.search(path) else _object)(body)
+            _refuse_files(value_of(body)) if _TOOLS.search(path) else _object(body)
         again, answer = replay_body(body, receive), b""
         del body
 
@@ -248,12 +250,30 @@ def _object(body: bytes) -> dict[str, Any]:
     """The body of a request, if it is an object whose session has a name of the right form.
 
     Raises:
-        HTTPRefusal: it is not.
+        HTTPRefusal: it is not, or it has a file in it.
     """
     payload = object_of(body)
+    _refuse_files(payload)
     for key in ("session_hash", "event_id"):
         _check_name(key, payload.get(key))
     return payload
+
+
+def _refuse_files(value: Any) -> None:
+    """Refuse an object that Gradio would take for a file, wherever it is in a request.
+
+    Gradio fetches the address that such an object names, of any size, before an event begins.
+
+    Raises:
+        HTTPRefusal: there is one.
+    """
+    rest: list[Any] = [[value]]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict) and {"path", "meta"} <= each.keys():
+            raise HTTPRefusal(403, "this server accepts no files")
+        parts = each.values() if isinstance(each, dict) else each
+        rest.extend(part for part in parts if isinstance(part, dict | list))
 
 
 def _values(payload: dict[str, Any], least: int, most: int, what: str) -> list[Any]:
@@ -328,7 +348,7 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
         sent = dict(zip(known, values, strict=False))
         payload["data"] = values + [None] * (len(known) - len(values))
     for key, value in sent.items():
-        if isinstance(value, list | dict):  # Gradio would take some of them for files
+        if isinstance(value, list | dict):
             raise HTTPRefusal(422, f"{key} must be a text or a number, got {short_repr(value)}")
     if "prompt" not in sent:
         raise HTTPRefusal(422, "the prompt is missing; send it with the call")

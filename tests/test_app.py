@@ -155,7 +155,8 @@ WRONG_CALLS = [
     ("run_chain", {"data": [PROMPT] * 30}, 422, "data must be a list of at most"),
     ("run_chain", {"data": "x"}, 422, "data must be a list of at most"),
     ("run_chain", {"data": [PROMPT, {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]},
-     422, "reference must be a text or a number"),
+     403, "this server accepts no files"),
+    ("run_chain", {"data": [PROMPT, {"path": 1}]}, 422, "reference must be a text or a number"),
     ("run_chain", [PROMPT], 422, "the request must be an object of settings"),
     ("v2/run_chain", b'{"prompt": "a", "beta": NaN}', 422, "NaN is not a JSON number"),
     ("v2/run_chain", b"[" * 100_000, 422, "it is nested too deeply"),
@@ -360,6 +361,7 @@ CLOSED = [
     *("gradio_api/process_recording", "gradio_api/deep_link?session_hash=a"),
     *("gradio_api/file=/etc/passwd", "gradio_api/file=https://example.org/large"),
     *("gradio_api/file/app.py", "gradio_api/proxy=https://example.org"),
+    "gradio_api/custom_component/a/client/component/app.py",
 ]
 
 

@@ -19,9 +19,11 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
+import gradio as gr
 import httpx
 import pytest
 from browser import ROOT, serve
+from gradio import processing_utils
 from gradio_client import Client
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -672,6 +674,32 @@ def test_a_value_that_no_float_or_no_utf8_holds_is_refused_on_every_route(toy_ap
         answer = httpx.post(f"{toy_app}{path}", content=body, headers=JSON, timeout=60)
         assert answer.status_code == 422
         assert "the request is not JSON" in sentence(answer)
+
+
+FILE = {"path": "http://example.org/large", "meta": {"_type": "gradio.FileData"}}
+"""The form in which Gradio's clients send a file."""
+
+
+@pytest.mark.parametrize("path", [path for path in BODIES if path.startswith("gradio_api/")])
+def test_no_address_is_opened_for_a_file_that_a_visitor_names(toy_app, path):
+    for value in (FILE, [1, FILE], {"a": [[], {"b": FILE}]}, FILE | {"path": "/etc/passwd"}):
+        body = BODIES[path].replace(b"%s", json.dumps(value).encode())
+        answer = httpx.post(f"{toy_app}{path}", content=body, headers=JSON, timeout=60)
+        assert answer.status_code == 403
+        assert "this server accepts no files" in answer.text
+
+
+async def test_without_the_guard_gradio_opens_the_address_of_a_file(monkeypatch):
+    opened = []
+
+    async def download(address: str, **_: Any) -> str:  # the network of tests has no such host
+        opened.append(address)
+        return "file"
+
+    monkeypatch.setattr(processing_utils, "async_ssrf_protected_download", download)
+    box = gr.Textbox()
+    await processing_utils.async_move_files_to_cache([FILE], box, check_in_upload_folder=True)
+    assert opened == [FILE["path"]]
 
 
 @pytest.mark.parametrize("folder", ["assets", "static", "svelte", "models", "vendor", "engine", ""])

@@ -28,6 +28,8 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import ModelLoadError
 from qalign_core.run import Limits
 
+PATIENT = 300
+"""Seconds that a busy machine may take for a reply."""
 THERE, ABSENT = "zthere", "ztherf"
 """The word that differs, at its end: errors shorten long values."""
 FORMS = ("{folder}/zthere", "zowner/zthere", "../{name}/zthere", "{folder}/zthere.py:main",
@@ -78,15 +80,15 @@ def calls(address: str, name: str) -> Iterator[str]:
     for endpoint in ("run_chain", "compare"):
         for setting in (*NAMES, "matched"):
             call = f"{address}gradio_api/call/v2/{endpoint}"
-            started = httpx.post(call, json={**RUN, setting: name}, timeout=60)
+            started = httpx.post(call, json={**RUN, setting: name}, timeout=PATIENT)
             event = started.json().get("event_id")
-            reply = httpx.get(f"{call}/{event}", timeout=60) if event else started
+            reply = httpx.get(f"{call}/{event}", timeout=PATIENT) if event else started
             yield f"{endpoint} {setting}: {read(reply)}"
 
 
 def events(address: str, name: str) -> Iterator[str]:
     """The page: each event, with the name in each of its lists, links and hidden texts."""
-    config, session = httpx.get(f"{address}config", timeout=60).json(), count()
+    config, session = httpx.get(f"{address}config", timeout=PATIENT).json(), count()
     props = {each["id"]: (each["type"], each["props"]) for each in config["components"]}
     for event in config["dependencies"]:
         inputs = [props[id] for id in event["inputs"]]
@@ -102,16 +104,16 @@ def events(address: str, name: str) -> Iterator[str]:
             data[k] = f"lm={name}&rm={name}&set={name}" if kind == "html" else name
             hash = f"s{next(session)}"
             body = {"fn_index": event["id"], "data": data, "session_hash": hash}
-            joined = httpx.post(f"{address}gradio_api/queue/join", json=body, timeout=60)
+            joined = httpx.post(f"{address}gradio_api/queue/join", json=body, timeout=PATIENT)
             stream = f"{address}gradio_api/queue/data?session_hash={hash}"
-            reply = httpx.get(stream, timeout=60) if joined.status_code == 200 else joined
+            reply = httpx.get(stream, timeout=PATIENT) if joined.status_code == 200 else joined
             values = re.findall(r'"output":(.*),"success":(true|false)', reply.text)
             yield f"{event['api_name']} {k}: {reply.status_code} {values or reply.text}"
 
 
 def questions(address: str, name: str) -> Iterator[str]:
     """The page's scripts: each function, with the name as its argument and in each of its keys."""
-    components = httpx.get(f"{address}config", timeout=60).json()["components"]
+    components = httpx.get(f"{address}config", timeout=PATIENT).json()["components"]
     headers = [json.dumps({**HEADER, key: name}) for key in NAMES]
     texts = {"who": "a", "texts": [[2]], "tokens": [2], "cut": 0, "seed": 1, "words": "", "t": 0,
              "chain": 0}  # fmt: skip
@@ -127,7 +129,7 @@ def questions(address: str, name: str) -> Iterator[str]:
                 body = {"component_id": component["id"], "fn_name": function, "data": argument,
                         "session_hash": "a"}  # fmt: skip
                 question = f"{address}gradio_api/component_server"
-                reply = httpx.post(question, json=body, timeout=60)
+                reply = httpx.post(question, json=body, timeout=PATIENT)
                 yield f"{function} {number}: {read(reply)}"
 
 
@@ -140,10 +142,10 @@ def addresses(address: str, name: str) -> Iterator[str]:
     for folder in folders:
         for form in (name, *dots):
             place = f"{address}{folder}{'' if folder.endswith('=') else '/'}{form}"
-            yield f"{folder} {read(httpx.get(place, timeout=60))}"
-    for key in ("lm", "rm", "run", "set", "lesson", "page", "file", "__theme"):
-        reply = httpx.get(address, params={key: name}, timeout=60)
-        yield f"?{key}= {reply.status_code} {len(reply.text) if key != 'page' else reply.text}"
+            yield f"{folder} {read(httpx.get(place, timeout=PATIENT))}"
+    linked = dict.fromkeys(("lm", "rm", "extractor", "run", "set", "lesson", "file", "tab"), name)
+    yield str(httpx.get(address, params=linked, timeout=PATIENT).status_code)
+    yield read(httpx.get(address, params={"page": name}, timeout=PATIENT))
 
 
 def chats(address: str, name: str) -> Iterator[str]:
@@ -154,7 +156,7 @@ def chats(address: str, name: str) -> Iterator[str]:
     for request in requests:
         for stream in (False, True):
             body = {**message, **request, "stream": stream}
-            reply = httpx.post(f"{address}v1/chat/completions", json=body, timeout=60)
+            reply = httpx.post(f"{address}v1/chat/completions", json=body, timeout=PATIENT)
             yield f"{[*request][-1]} {read(reply)}"
 
 
@@ -171,23 +173,25 @@ def rooms(address: str, name: str) -> Iterator[str]:
     for key in keys:
         for body in ({**settings, key: name}, {"session": {**saved, key: name}}):
             reply = httpx.post(
-                f"{address}room/open", json=body, headers=from_(next(number)), timeout=60
+                f"{address}room/open", json=body, headers=from_(next(number)), timeout=PATIENT
             )
             if reply.status_code == 200:  # a model of the hub: then see what the class is told
                 room = reply.json()
                 head = {"Authorization": f"Bearer {room['token']}"}
                 end = {"code": room["code"], "do": "end"}
-                httpx.post(f"{address}room/lead", json=end, headers=head, timeout=60)
+                httpx.post(f"{address}room/lead", json=end, headers=head, timeout=PATIENT)
             yield f"open {key}: {reply.status_code} {reply.text if reply.is_error else ''}"
-        check = httpx.post(f"{address}room/check", json={**settings, key: name}, timeout=60)
+        check = httpx.post(f"{address}room/check", json={**settings, key: name}, timeout=PATIENT)
         yield f"check {key}: {read(check)}"
     head = from_(next(number))
-    opened = httpx.post(f"{address}room/open", json=settings, headers=head, timeout=60).json()
+    opened = httpx.post(f"{address}room/open", json=settings, headers=head, timeout=PATIENT).json()
     head = {"Authorization": f"Bearer {opened['token']}"}
     code = {"code": opened["code"]}
     for body in ({"do": name}, {"do": "again", "lm": name}, {"do": "again", "rm": name},
                  {"do": "again", "extractor": name}, {"do": "end"}):  # fmt: skip
-        reply = httpx.post(f"{address}room/lead", json={**code, **body}, headers=head, timeout=60)
+        reply = httpx.post(
+            f"{address}room/lead", json={**code, **body}, headers=head, timeout=PATIENT
+        )
         yield f"lead {[*body][-1]}: {read(reply)}"
 
 
@@ -236,7 +240,7 @@ def test_an_offer_that_asks_the_disk_is_told_apart(folder):
 def test_no_page_and_no_description_of_the_app_shows_a_path_of_the_server(address):
     paths = ("", "config", "room", "gradio_api/info", "gradio_api/startup-events", "openapi.json",
              "manifest.json", "theme.css", "robots.txt", "v1/models")  # fmt: skip
-    texts = [httpx.get(f"{address}{path}", timeout=60).text for path in paths]
+    texts = [httpx.get(f"{address}{path}", timeout=PATIENT).text for path in paths]
     folders = {str(ROOT), os.getcwd(), str(Path.home()), tempfile.gettempdir(), sys.prefix}
     assert [(path, folder) for path, text in zip(paths, texts, strict=True)
             for folder in folders if f"{folder}/" in text] == []  # fmt: skip
