@@ -1,12 +1,12 @@
 """A move is one file in `chain/moves`: settings, traces and Watch name it.
 
-Each test adds a file to a copy of the source, as a stranger would, draws a run with it, and opens
-the trace in the player; `tests/js/moves.test.js` has the player's rules for names.
+Two files are added to a copy of the source, as a stranger would; a run is drawn with each move, and
+its trace opened in the player; `tests/js/moves.test.js` has the player's rules for names.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Any
 
 import pytest
@@ -54,6 +54,7 @@ MOVES = {"whole": (WHOLE, "whole"), "never": (NEVER, "never(of late)")}
 
 CHECK = """
 import asyncio
+import json
 import sys
 
 from qalign_core.errors import InvalidSetting
@@ -64,28 +65,32 @@ from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Run
 from qalign_study.export.browser import unsupported_reason
 
-name, term = sys.argv[1:]
-run = Run("2 + 2?", steps=12, pool=0, max_new_tokens=4, move=f"suffix+{term}").check(Limits())
-assert [part.name for part in parse_moves(run.move)] == ["suffix", name]
-try:
-    parse_moves(term)
-except InvalidSetting as error:
-    assert f"{name} moves alone cannot reach every response" in str(error)
-    assert name == "never"
 
 
-async def draw():
+async def draw(run):
     lm = load_language_model("embedded", max_new_tokens=4)
     return "".join([item.line async for item in record(lm, load_reward_model("plain"), run)])
 
 
-text = asyncio.run(draw())
-trace = parse_trace(text)
-assert {step.move for step in trace.steps if step.t} == {"suffix", name}
-assert trace.steps[0].move == ""
-assert "".join(trace_lines(trace, None)).count(f'"move":"{name}"') == text.count(f'"move":"{name}"')
-assert unsupported_reason(run) == "a browser does not know the setting move"
-print(text, end="")
+def check(name, term):
+    run = Run("2 + 2?", steps=12, pool=0, max_new_tokens=4, move=f"suffix+{term}").check(Limits())
+    assert [part.name for part in parse_moves(run.move)] == ["suffix", name]
+    try:
+        parse_moves(term)
+    except InvalidSetting as error:
+        assert f"{name} moves alone cannot reach every response" in str(error)
+        assert name == "never"
+    text = asyncio.run(draw(run))
+    trace = parse_trace(text)
+    assert {step.move for step in trace.steps if step.t} == {"suffix", name}
+    assert trace.steps[0].move == ""
+    named = f'"move":"{name}"'
+    assert "".join(trace_lines(trace, None)).count(named) == text.count(named)
+    assert unsupported_reason(run) == "a browser does not know the setting move"
+    return text
+
+
+print(json.dumps({name: check(name, term) for name, term in json.loads(sys.argv[1]).items()}))
 """
 
 
@@ -94,15 +99,24 @@ NAMED = """(name) => document.querySelector(".qp-cell-0").textContent
 """True if the player names the move of the step that it shows."""
 
 
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The trace of a run with each move, drawn by a copy that has both files."""
+    files = {
+        f"qalign_core/chain/moves/{name}.py": HEAD + source for name, (source, _) in MOVES.items()
+    }
+    edits = [(path, "", source) for path, source in files.items()]
+    copy = changed_copy(tmp_path_factory.mktemp("house"), *edits)
+    terms = {name: term for name, (_, term) in MOVES.items()}
+    return dict(json.loads(run_in(copy, CHECK, json.dumps(terms)).splitlines()[-1]))
+
+
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", MOVES)
-async def test_a_move_is_one_file(name: str, tmp_path: Path, visit: Any) -> None:
-    source, term = MOVES[name]
-    copy = changed_copy(tmp_path, (f"qalign_core/chain/moves/{name}.py", "", HEAD + source))
-    text = run_in(copy, CHECK, name, term)
-    page = await visit(standalone(text, options="autoplay: false"))
-    for step in parse_trace(text).steps[1:]:
+async def test_a_move_is_one_file(name: str, traces: dict[str, str], visit: Any) -> None:
+    page = await visit(standalone(traces[name], options="autoplay: false"))
+    for step in parse_trace(traces[name]).steps[1:]:
         await page.evaluate(f"api.seek({step.t})")
         await page.wait_for_function(f"document.querySelector('.qp').dataset.t == {step.t}")
         assert await page.evaluate(NAMED, name) == (step.move == name)
