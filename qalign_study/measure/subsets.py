@@ -43,18 +43,26 @@ def subsets(size: int, n: int, shuffles: int = SHUFFLES) -> Array:
 class Pool:
     """The samples of a problem, as votes read them; equal if all of their numbers are equal.
 
+    They are sorted by answer, so that the samples of a subset with the same answer are neighbors.
+
     Args:
         answer, reward, tilt: of the samples, shape [N]: the number of the answer (-1 for none), the
             reward, and what a sharper target adds to the log-weight.
         right: whether each sample is right, shape [N].
         utility: of all pairs of texts, where minimum Bayes risk takes the place of the vote.
+
+    Attributes:
+        rank: the place among these of each sample as it was drawn, shape [N].
     """
 
     def __init__(
         self, answer: Array, reward: Array, tilt: Array, right: Array, utility: Array | None = None
     ) -> None:
-        self.answer, self.reward, self.tilt, self.right = answer, reward, tilt, right
-        self.utility = utility
+        order = np.argsort(answer, kind="stable")
+        self.answer, self.reward, self.tilt, self.right = (
+            each[order] for each in (answer, reward, tilt, right)
+        )
+        self.rank, self.utility = np.argsort(order), utility
         numbers = (
             each.tobytes() for each in (answer, reward, tilt, right, utility) if each is not None
         )
@@ -80,7 +88,11 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
         rule: a rule over samples.
         betas: of the weights.
     """
-    places = subsets(len(pool.answer), n, SHUFFLES if rule.score else UNWEIGHTED)
+    in_pairs = n == 2 and pool.utility is None and rule.picks == "vote"
+    in_pairs &= rule.score is None or rule.aims
+    places = pool.rank[subsets(len(pool.answer), n, SHUFFLES if rule.score else UNWEIGHTED)]
+    if not in_pairs:
+        places.sort(axis=1)
     reward = pool.reward[places]
     if rule.score is None:
         weight = np.full((1, *places.shape), 1 / n)
@@ -93,11 +105,11 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
     if rule.picks == "draw":
         weight = weight >= weight.max(axis=-1, keepdims=True)
         weight = weight / weight.sum(axis=-1, keepdims=True)
-    mean = float((weight[0] * reward).sum(axis=1).mean())
+    mean = float((weight[0] * reward).sum() / len(places))
     if rule.picks == "draw":
         right = (weight * pool.right[places]).sum(axis=-1).mean(axis=-1)
         return np.broadcast_to(right, len(betas)), mean
-    if n == 2 and pool.utility is None and (rule.score is None or rule.aims):
+    if in_pairs:
         return np.array([_pairs(pool, rule, beta) for beta in betas]), mean
     return _shares(pool, places, weight), mean
 
@@ -115,23 +127,22 @@ def _shares(pool: Pool, places: Array, weight: Array) -> Array:
     """How often the answer with the most weight is right, shape [betas]; ties share.
 
     Args:
-        places: of the samples of each subset, shape [subsets, n].
+        places: of the samples of each subset, ascending, shape [subsets, n].
         weight: of each sample, shape [betas, subsets, n].
     """
-    answers = pool.answer[places] + 1
+    answers = pool.answer[places]
     # a cell for each distinct answer of each subset, row after row
-    key = answers + (int(pool.answer.max()) + 2) * np.arange(len(answers))[:, None]
-    _, first, cell = np.unique(key, return_index=True, return_inverse=True)
+    opens = np.ones(places.shape, dtype=bool)
+    opens[:, 1:] = answers[:, 1:] != answers[:, :-1]
+    first = np.flatnonzero(opens)
     row, right = first // places.shape[1], pool.right[places.ravel()[first]]
-    starts = np.searchsorted(row, np.arange(len(answers)))
+    starts = np.flatnonzero(first % places.shape[1] == 0)
     if pool.utility is not None:
-        pairs = pool.utility[answers[:, :, None] - 1, answers[:, None, :] - 1]
+        pairs = pool.utility[answers[:, :, None], answers[:, None, :]]
         support = (pairs @ weight[..., None]).reshape(len(weight), -1)[:, first]
     else:
-        at = cell.ravel() + len(first) * np.arange(len(weight))[:, None]
-        support = np.bincount(at.ravel(), weight.ravel(), len(first) * len(weight))
-        support = support.reshape(len(weight), -1)
-        support[:, answers.ravel()[first] == 0] = -1.0  # no answer, no vote
+        support = np.add.reduceat(weight.reshape(len(weight), -1), first, axis=1)
+        support[:, answers.ravel()[first] < 0] = -1.0  # no answer, no vote
     best = np.maximum.reduceat(support, starts, axis=1)
     leads = support >= (best - ROUNDING * np.abs(best))[:, row]
     right_leads = np.add.reduceat(leads & right, starts, axis=1, dtype=np.float64)
