@@ -101,7 +101,7 @@ def main() -> None:
         for worker in (lm.engine, rm.worker):
             watch = Stopwatch()  # the two models have a thread each
             watch.watch(worker.cache, "match", "read", "reserve", "write")
-            watch.watch(worker.net, "copy_in", "copy_out", "n_held")
+            watch.watch(worker.net, "copy_in", "copy_out")
             watches.append(watch)
         measured = run()
         spent = sum(watch.seconds for watch in watches)

@@ -60,18 +60,16 @@ class _PrefixScorer(_Scorer):
             end -= 1
         tokens = tokens[:end]
         net, cache = self.net, self.cache
-        slots, held = cache.match(tokens[:-1]), net.n_held(0, tokens[:-1])
-        known = at = max(len(slots), held)
-        if held < known:
-            net.copy_in(0, held, cache.read(slots[held:]))
-        net.held[0] = tokens[:known]
+        slots = cache.match(tokens[:-1])
+        known = at = len(slots)
+        if slots:
+            net.copy_in(0, cache.read(slots))
         while at < end:
             stop = min(at + net.chunk, end)
             hidden = net.read_in(0, tokens[at:stop], at)
             at = stop
         value = float(hidden[-1].float() @ self._weight)
         if math.isfinite(value):
-            net.held[0] = tokens
             kept, new = cache.reserve(tokens[:-1])
             if len(new):
                 cache.write(new, net.copy_out(0, kept, end - 1))

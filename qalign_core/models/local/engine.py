@@ -175,11 +175,12 @@ class Engine(Worker):
         """Refill free rows, read in at most one chunk, and decode one token a row."""
         for index, row in list(self._rows.items()):
             if row.job.cancelled:
-                self._release(index)
+                del self._rows[index]
         while len(self._rows) < self.net.rows and (job := self.take()) is not None:
             new_row: _Row = job.work
             new_row.job = job
-            self._rows[self._place(new_row.tokens)] = new_row
+            free = (index for index in range(self.net.rows) if index not in self._rows)
+            self._rows[next(free)] = new_row
         self._read_in()
         self._decode()
 
@@ -188,25 +189,18 @@ class Engine(Worker):
         for index in list(self._rows):
             self._fail(index, error)
 
-    def _place(self, tokens: Sequence[int]) -> int:
-        """A free row for tokens: of those that make no step larger, the one that holds most."""
-        n = min(self.net.n_rows(len(self._rows) + 1), self.net.rows)
-        free = (index for index in range(n) if index not in self._rows)
-        return max(free, key=lambda index: self.net.n_held(index, tokens))
-
     def _read_in(self) -> None:
         """Advance rows that are not yet read in, by at most one chunk in all."""
         spent = False
         for index, row in list(self._rows.items()):
             if not row.started:
                 wanted = row.tokens[: row.first]
-                slots, held = self.cache.match(wanted), self.net.n_held(index, wanted)
-                known = max(len(slots), held)
-                if spent and known < len(wanted):
+                slots = self.cache.match(wanted)
+                if spent and len(slots) < len(wanted):
                     continue  # looked up again once the row before it is kept
-                if held < known:
-                    self.net.copy_in(index, held, self.cache.read(slots[held:]))
-                row.filled = row.reused = known
+                if slots:
+                    self.net.copy_in(index, self.cache.read(slots))
+                row.filled = row.reused = len(slots)
                 row.started = True
             if row.due:
                 if spent:
@@ -301,7 +295,7 @@ class Engine(Worker):
         self.n_processed += row.filled - row.reused
         self.n_reused += row.reused
         self.finish(row.job, row.result(finished))
-        self._release(index)
+        del self._rows[index]
 
     def _keep(self, index: int, row: _Row) -> None:
         """Copy what a row holds, and the cache does not, to the cache."""
@@ -310,14 +304,8 @@ class Engine(Worker):
             self.cache.write(slots, self.net.copy_out(index, known, row.filled))
 
     def _fail(self, index: int, error: BaseException) -> None:
-        self.finish(self._rows[index].job, error)
-        self._release(index)
+        self.finish(self._rows.pop(index).job, error)
         self.net.clear(index)
-
-    def _release(self, index: int) -> None:
-        row = self._rows.pop(index)
-        if row.started:
-            self.net.held[index] = row.tokens[: row.filled]
 
 
 _NOT_FINITE = (

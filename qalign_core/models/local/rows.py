@@ -23,8 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qalign_core.models.local.prefix_cache import n_equal
-
 QUANTUM = 16  # the attended length is a multiple of this
 MIN_ROWS = 4  # fewer rows take other kernels (matrix times vector), which round otherwise
 
@@ -54,7 +52,6 @@ class Net(ABC):
     Attributes:
         rows: sequences that run at once.
         window: positions a sequence may have.
-        held: for each row the ids whose keys and values are kept at its start.
         exact: True if results do not depend on company or history.
         reads_common: True if `decode` is faster when it knows what the rows have in common.
         width: numbers kept for one position, all layers together; 0 if nothing can be kept.
@@ -65,7 +62,6 @@ class Net(ABC):
 
     def __init__(self, rows: int, window: int, device: torch.device, dtype: torch.dtype) -> None:
         self.rows, self.window, self.device, self.dtype = rows, window, device, dtype
-        self.held: list[Sequence[int]] = [()] * rows
 
     @property
     def chunk(self) -> int:
@@ -98,13 +94,9 @@ class Net(ABC):
         """Keys and values of positions start to stop of a row: [stop - start, width]."""
         raise NotImplementedError
 
-    def copy_in(self, row: int, start: int, kept: Tensor) -> None:
-        """Put keys and values at positions from `start` on: the reverse of `copy_out`."""
+    def copy_in(self, row: int, kept: Tensor) -> None:
+        """Put keys and values at the first positions of a row: the reverse of `copy_out`."""
         raise NotImplementedError
-
-    def n_held(self, row: int, tokens: Sequence[int]) -> int:
-        """How many of the first `tokens` the row holds already, from the sequence before."""
-        return 0
 
     @abstractmethod
     def clear(self, row: int) -> None:
@@ -209,29 +201,22 @@ class KVNet(Net):
         values = self.values[:, row, :, start:stop].permute(2, 0, 1, 3)
         return torch.stack([keys, values], 1).view(stop - start, -1)
 
-    def copy_in(self, row: int, start: int, kept: Tensor) -> None:
-        """Put keys and values at positions from `start` on: the reverse of `copy_out`."""
+    def copy_in(self, row: int, kept: Tensor) -> None:
+        """Put keys and values at the first positions of a row: the reverse of `copy_out`."""
         layers, _, kv_heads, head_dim, _ = self.keys.shape
         keys, values = kept.view(-1, 2, layers, kv_heads, head_dim).unbind(1)
-        stop = start + len(kept)
-        self.keys[:, row, :, :, start:stop] = keys.permute(1, 2, 3, 0)
-        self.values[:, row, :, start:stop] = values.permute(1, 2, 0, 3)
-
-    def n_held(self, row: int, tokens: Sequence[int]) -> int:
-        """How many of the first `tokens` the row holds already, from the sequence before."""
-        return n_equal(self.held[row], tokens)
+        self.keys[:, row, :, :, : len(kept)] = keys.permute(1, 2, 3, 0)
+        self.values[:, row, :, : len(kept)] = values.permute(1, 2, 0, 3)
 
     def clear(self, row: int) -> None:
         """Forget a row that is not finite: not a number times a masked zero is not a number."""
         self.keys[:, row].zero_()
         self.values[:, row].zero_()
-        self.held[row] = ()
 
     def release(self) -> None:
         """Forget all rows, and give their memory back until they are used."""
         layers, _, kv_heads, head_dim, _ = self.keys.shape
         self._allocate(layers, kv_heads, head_dim)
-        self.held = [()] * self.rows
 
     def _write(self, layer: int, plan: Plan, keys: Tensor, values: Tensor) -> None:
         """Store what a layer made of the step's tokens: [m, kv_heads, head_dim] each."""
