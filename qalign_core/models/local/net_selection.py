@@ -43,16 +43,15 @@ def build(model: Any, rows: int, window: int) -> Net:
         raise ValueError(first_line(reason)) from reason
     attention = attention_of(model)
 
-    def plain(stateful: bool) -> Net:
+    def plain() -> Net:
         model.set_attn_implementation(attention)
-        return PlainNet(pack(model), rows, window, stateful=stateful)
+        return PlainNet(pack(model), rows, window)
 
     ways: tuple[Callable[[], Net], ...] = (
         lambda: build_llama(model, rows, window),
         lambda: HFNet(pack(model), rows, window, attention="qalign_rows"),
         lambda: HFNet(pack(model), rows, window, attention="eager"),
-        lambda: plain(True),
-        lambda: plain(False),
+        plain,
     )
     reasons = []
     for way in ways:

@@ -79,16 +79,14 @@ class PlainNet(Net):
     For states that cannot be cut at a position (Mamba), attention that is biased by distance
     (Bloom), layers of different caches. A sequence is read in at once from its start and then goes
     token by token, so its results depend on nothing else; and nothing is kept for the next one.
-
-    Args:
-        stateful: False for a model that cannot go on from a state: every token reads everything.
+    A model that returns no state reads everything again for each token.
     """
 
     exact = True
 
-    def __init__(self, model: Any, rows: int, window: int, *, stateful: bool) -> None:
+    def __init__(self, model: Any, rows: int, window: int) -> None:
         super().__init__(rows, window, model.device, model.dtype)
-        self._model, self._stateful = model, stateful
+        self._model = model
         self._ids: list[list[int]] = [[] for _ in range(rows)]
         self._states: list[dict[str, Any]] = [{} for _ in range(rows)]
         self._last: list[Tensor | None] = [None] * rows
@@ -121,10 +119,9 @@ class PlainNet(Net):
         """Logits [needed, vocabulary] after the last of the row's ids and `tokens`."""
         state, self._states[row] = self._states[row], {}  # gone if the model fails half-way
         ids = tokens if state else self._ids[row] + tokens
-        options = {"use_cache": self._stateful, **last_logits(self._model, needed)}
+        options = {"use_cache": True, **last_logits(self._model, needed)}
         out = self._model(torch.tensor([ids], device=self.device), **state, **options)
-        if self._stateful:
-            self._states[row] = {name: out[name] for name in _STATES if out.get(name) is not None}
+        self._states[row] = {name: out[name] for name in _STATES if out.get(name) is not None}
         self._ids[row] += tokens
         self._last[row] = out.logits[0, -1]
         return out.logits[0, -needed:]  # type: ignore[no-any-return]
