@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.random.bit_generator import ISeedSequence
 from torch import Tensor
 
 from qalign_core.errors import EngineError, InvalidPrompt, ModelLoadError
@@ -41,19 +40,8 @@ def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
     Raw Philox words (a stream that numpy promises never to change), 51 bits each: `u * total` is
     then always below `total`, so inverting a distribution function never runs off its end.
     """
-    key: Any = _Key(seed % 2**64)
-    words: np.ndarray = np.random.Philox(key).random_raw(stop)[start:]
+    words: np.ndarray = np.random.Philox(key=seed % 2**64).random_raw(stop)[start:]
     return (words >> np.uint64(13)) * 2.0**-51
-
-
-class _Key(ISeedSequence):
-    """The key of a Philox; `Philox(key=...)` would ask the system for randomness that it drops."""
-
-    def __init__(self, key: int) -> None:
-        self.key = key
-
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
-        return np.array([self.key, 0], np.uint64)
 
 
 class _Row:
