@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from browser import PATIENCE, find_violations, hear
 from toys import ANSWER, PROMPT
 
 from components.learn.exhibit import build_exhibit
+from components.room import streams
 from components.room.limits import Bucket
 from qalign_study.lessons.files import load_lessons
 from qalign_study.lessons.messages import check_prediction, fill_facts
@@ -49,6 +50,14 @@ async def opened(
     hear(page, errors)
     await page.goto(address)
     return page
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frequent_polls() -> Iterator[None]:
+    """Have streams look for news every 50 ms; at the usual 250 ms most presses are waited for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "LOOK", 0.05)
+        yield
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
