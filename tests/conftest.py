@@ -57,7 +57,7 @@ FIRST_OF_ALL = (
 )
 """What each of four processes imports first: in a fresh environment that compiles it."""
 
-TOGETHER = ("results_page", "report", "room_page", "learn_page", "lessons", "exhibit")
+TOGETHER = ("results_page", "report", "lessons", "exhibit", "axe")
 """Files of tests for one process: they read the same results, which it sums up once."""
 
 
@@ -247,6 +247,15 @@ def toy_app() -> Iterator[str]:
     runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options(runs)) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def summed_results() -> None:
+    """Sum up the shipped results, so that no wait in a page includes the seconds it takes."""
+    from qalign_study.sheet.evaluated import results_files, summarise
+
+    for path in results_files():
+        summarise(path)
 
 
 @pytest.fixture

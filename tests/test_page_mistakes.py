@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from io import BytesIO
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser import find_violations, standalone
-from PIL import Image
-from test_dictionary import contrast
+from browser import standalone
 from traces import toy_trace
 
-from components.lab.page import ANCHORS
 from components.watch.gallery import WATCH
 from qalign_core.record.format import parse_trace
 from qalign_core.record.store import load_trace
@@ -22,12 +18,6 @@ from qalign_core.run import Run
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 API = "document.querySelector('#watch-player .qp').qalign"
-READY = {
-    "watch": ".qp-bead",
-    "compare": "#compare-histograms .main-svg",
-    "lab": "#lab-target .main-svg",
-    "results": "#results-beta svg.chart",
-}
 STILL = "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
 FORGET = "window.copied = ''; navigator.clipboard.writeText = async (t) => { window.copied = t; };"
 HOW = {
@@ -197,27 +187,6 @@ async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_i
     for _ in range(6):
         assert await page.evaluate(UNCUT) == ""
         await page.keyboard.press("Tab")
-
-
-async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
-    await reads(page, "#results-facts", "long")
-    await page.locator("summary", has_text="All numbers").click()
-    await page.locator("#results-table [data-opens='wmv::64']").click()
-    await reads(page, "#results-problems", "starting where weighted vote does worst")
-    chain = await page.locator("#results-problems a").first.get_attribute("href")
-    assert chain.startswith("?prompt=")
-    assert "seed=" in chain
-    chosen = "document.querySelector('#results-set input').value"
-    await shows(page, f"{chosen}.startsWith('Right samples are rare')")
-    await page.click("#results-set input")
-    await page.get_by_role("option", name="Unfamiliar wording, more events", exact=True).click()
-    await shows(page, "location.search === '?tab=results&set=shifted'")
-    await reads(page, "#results-facts", "of shifted")
-    await page.click("#results-variant input")
-    await page.get_by_role("option", name="Sharpness 4", exact=True).click()
-    await shows(page, "location.search === '?tab=results&set=shifted-sharp'")
-    assert (await page.text_content("#results-problems")).strip() == ""
 
 
 async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
@@ -432,70 +401,3 @@ async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
         "all => all.map((li) => getComputedStyle(li.querySelector('.qp-swatch')).backgroundColor)",
     )
     assert len(set(colours)) == len(colours)
-
-
-EMPTIED = """seen => seen.forEach((name) => {
-    document.getElementById(`tab-${name}`).replaceChildren();
-})"""
-"""Pages that are looked at no more, and are hidden: axe walks through them all the same."""
-
-
-FAINT = {"watch": ".qp-scrub", "compare": "#compare-mixture input",
-         "lab": "#lab-reveal input >> nth=1"}  # fmt: skip
-"""Controls whose edge or track says that they are there: axe looks at texts alone."""
-
-
-def stands_out(picture: bytes) -> float:
-    """The contrast with its corner of what stands out most in the right half of its middle row."""
-    image = Image.open(BytesIO(picture)).convert("RGB")
-    width, height = image.size
-    ground, *row = (
-        "#{:02x}{:02x}{:02x}".format(*image.getpixel(at))
-        for at in ((0, 0), *((x, height // 2) for x in range(width // 2, width)))
-    )
-    return max(contrast(ground, each) for each in row)
-
-
-@pytest.mark.slow(45)
-async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
-    page = await visit(toy_app)
-    fold = "document.querySelector('#{} .q-fold button').click()".format
-    section = "document.querySelectorAll('#lab-opened input')[{}].click()".format
-    # what is done, and what it shows; a page's first is looked at as a whole
-    opened = {
-        "watch": [(f"{API}.seek(7)", "body"),
-                  *((f"{API}.openTab('{tab}')", ".qp-view:has(> *)")
-                    for tab in ("tree", "tokens", "hand", "lineage", "table", "diagnostics")),
-                  ("QAlignShell.drawer(true)", "#watch-drawer"),
-                  (fold("watch-drawer"), "#watch-drawer")],
-        "compare": [("0", "body"), (fold("compare"), "#compare")],
-        "lab": [("0", "body"),
-                *((section(k), f"#lab-section-{anchor}") for k, anchor in enumerate(ANCHORS) if k)],
-        "results": [("0", "body")],
-    }  # fmt: skip
-    violations = set()
-    for name, states in opened.items():
-        await page.click(f"#tab-{name}-button")
-        await page.wait_for_selector(READY[name], state="attached")
-        await page.evaluate(EMPTIED, list(opened)[: list(opened).index(name)])
-        for turn, (state, part) in enumerate(states):
-            await page.evaluate(state)
-            await page.wait_for_selector(part)
-            if name == "lab":  # and its figure
-                await page.wait_for_selector(f"{part} .main-svg")
-            # a look begins with the width that the one before it ended with
-            looks = [(390, True), (1280, False)] if turn % 2 else [(1280, False), (390, True)]
-            if part == "body":  # the dark changes colours, and those have no width
-                looks = [(1280, False), (1280, True), (768, False), (390, False)]
-            for width, dark in looks:
-                await page.set_viewport_size({"width": width, "height": 900})
-                await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
-                await page.evaluate(STILL)
-                only = ["color-contrast", "link-in-text-block"] if dark and part == "body" else None
-                report = await find_violations(page, part, only)
-                violations |= {(name, rule, html) for rule, html in report}
-                if dark and part == "body" and name in FAINT:
-                    assert stands_out(await page.locator(FAINT[name]).screenshot()) >= 3, name
-        await page.set_viewport_size({"width": 1280, "height": 900})
-        await page.evaluate("QAlignShell.drawer(false)")
-    assert sorted(violations) == []

@@ -15,6 +15,7 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 import pytest
+from test_page_mistakes import reads, shows
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.results.advice import QUESTIONS, Clause, between, clauses, waiting
@@ -544,3 +545,27 @@ async def test_a_report_fits_1280_pixels(browser):
     await page.add_style_tag(content="table { min-width: 1400px; }")
     assert await page.evaluate(beyond) > 0  # or nothing would be tested
     await page.close()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(
+    visit, toy_app, summed_results
+):
+    page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
+    await reads(page, "#results-facts", "long")
+    await page.locator("summary", has_text="All numbers").click()
+    await page.locator("#results-table [data-opens='wmv::64']").click()
+    await reads(page, "#results-problems", "starting where weighted vote does worst")
+    chain = await page.locator("#results-problems a").first.get_attribute("href")
+    assert chain.startswith("?prompt=")
+    assert "seed=" in chain
+    chosen = "document.querySelector('#results-set input').value"
+    await shows(page, f"{chosen}.startsWith('Right samples are rare')")
+    await page.click("#results-set input")
+    await page.get_by_role("option", name="Unfamiliar wording, more events", exact=True).click()
+    await shows(page, "location.search === '?tab=results&set=shifted'")
+    await reads(page, "#results-facts", "of shifted")
+    await page.click("#results-variant input")
+    await page.get_by_role("option", name="Sharpness 4", exact=True).click()
+    await shows(page, "location.search === '?tab=results&set=shifted-sharp'")
+    assert (await page.text_content("#results-problems")).strip() == ""
