@@ -40,7 +40,7 @@ def stands_out(picture: bytes) -> float:
     return max(contrast(ground, each) for each in row)
 
 
-@pytest.mark.slow(45)
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
 async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed_results):
     page = await visit(toy_app)

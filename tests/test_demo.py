@@ -70,7 +70,7 @@ def wait_until_served(address: str, process: subprocess.Popen[str]) -> Iterator[
     raise AssertionError(f"no page at {address} after {SET_UP} s")
 
 
-@pytest.mark.slow(14)
+@pytest.mark.slow
 async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers(visit, demo):
     page = await visit(f"{demo}?tab=compare&steps=64&pool=64")  # Compare's settings
     assert page.hosts <= {demo.split("/")[2]}

@@ -94,7 +94,7 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
     assert good > bad + 1
 
 
-@pytest.mark.slow(2)
+@pytest.mark.slow
 @pytest.mark.recorded
 @pytest.mark.parametrize(
     "name", ["in_distribution", pytest.param("shifted", marks=pytest.mark.alike), "writing"]
@@ -119,7 +119,7 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
     assert copy.read_text("utf-8") == (MODELS / "README.md").read_text("utf-8")
 
 
-@pytest.mark.slow(7)
+@pytest.mark.slow
 @pytest.mark.recorded
 def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]

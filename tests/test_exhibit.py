@@ -260,7 +260,7 @@ def real_app():
         yield address
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_last_row(
     visit, real_app

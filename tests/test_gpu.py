@@ -17,7 +17,7 @@ from tiny_models import save
 from components.session.gpu import draw, on_gpu
 from components.session.offer import needs_gpu
 
-pytestmark = pytest.mark.slow(2)
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).resolve().parent
 ASIDE = """import sys, types

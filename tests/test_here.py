@@ -186,7 +186,7 @@ async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, 
         await context.close()
 
 
-@pytest.mark.slow(30)
+@pytest.mark.slow
 async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path):
     pages = write_site(tmp_path)
     links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in pages[:4])))

@@ -118,7 +118,7 @@ async def begin(page, lesson) -> None:
     await titled(page, lesson.stops[0].title)
 
 
-@pytest.mark.slow(50)
+@pytest.mark.slow
 async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(visit, toy_app):
     # first, so that no wait in the page includes the seconds that results take to be summed up
     stops = [stop for lesson in LESSONS.values() for stop in lesson.stops]

@@ -474,7 +474,7 @@ def test_the_guides_exercises_are_the_lessons_and_their_answers_the_cores():
     assert table.count("\n") == 2 + sum(bool(s.ask) for x in LESSONS.values() for s in x.stops)
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow
 def test_recorded_curves_are_those_of_the_draws(monkeypatch):
     record = curves._read_record()
     stops = [stop for lesson in LESSONS.values() for stop in lesson.stops]

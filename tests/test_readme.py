@@ -112,7 +112,7 @@ os._exit(0)  # a block may have left a server
 """
 
 
-@pytest.mark.slow(30)
+@pytest.mark.slow
 def test_every_command_and_every_python_block_runs(folder: Path) -> None:
     assert read(["report"]).paths == sorted((ROOT / "assets" / "results").glob("*.zip"))
     few = f"qalign report {ROOT}/assets/results/in_distribution-sharp.zip --csv "

@@ -107,7 +107,7 @@ def shipped(full_report: Report) -> dict[str, list[dict[str, Any]]]:
     return full_report.json()
 
 
-@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.slow  # decides every shipped set at nine betas
 @pytest.mark.alike
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
@@ -132,7 +132,7 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     )
 
 
-@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.slow  # decides every shipped set at nine betas
 @pytest.mark.alike
 def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -> None:
     for form in (to_csv, to_latex, to_html):
@@ -141,7 +141,7 @@ def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -
             assert escape_latex(each.name) in text or each.name in text, (form, each.name)
 
 
-@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.slow  # decides every shipped set at nine betas
 @pytest.mark.alike
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
@@ -164,7 +164,7 @@ def test_the_cards_table_of_differences_is_the_reports(
     assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
 
 
-@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.slow  # decides every shipped set at nine betas
 @pytest.mark.alike
 def test_the_page_of_results_says_the_reports_numbers(
     full_report: Report, shipped: dict[str, list[dict[str, Any]]]
@@ -211,7 +211,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.slow  # decides every shipped set at nine betas
 @pytest.mark.alike
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
@@ -228,7 +228,7 @@ def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_sa
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
 
-@pytest.mark.slow(6)  # decides every shipped set at nine betas
+@pytest.mark.slow  # decides every shipped set at nine betas
 @pytest.mark.alike
 def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     shipped: dict[str, list[dict[str, Any]]],

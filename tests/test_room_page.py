@@ -626,7 +626,7 @@ async def seen_of(stop: Any, **how: Any) -> list[str]:
     return [*texts, *rows, *(name for name, _ in exhibit["bars"])]
 
 
-@pytest.mark.slow(45)
+@pytest.mark.slow
 async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
     browser, toy_app, monkeypatch
 ):
