@@ -278,8 +278,7 @@ async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_las
         await page.evaluate(start, lesson.title)
         for k, stop in enumerate(lesson.stops):
             for answered in (False, True)[: 1 + bool(stop.ask)]:
-                # a look begins with the size that the one before it ended with
-                for size in sorted(SIZES, key=lambda size: size != page.viewport_size):
+                for size in SIZES:
                     await page.set_viewport_size(size)
                     width = size["width"]
                     await page.wait_for_function(SETTLED, arg=[name, k, answered, width])
