@@ -27,7 +27,7 @@ echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-
 $(1)/bin/python $(INSTALL) -r $(2)
 endef
 
-.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
+.PHONY: demo test pytest quick js test-processors test-sse test-avx2 test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -51,10 +51,13 @@ SSE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTI
 	OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 	OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
-KINDS := ONLY='-m "recorded and not browser and not alike"'
-test-processors: $(VENV)/.dev
-	$(SSE) $(MAKE) pytest $(KINDS)
-	$(AVX2) $(MAKE) pytest $(KINDS)
+# each in one process, which collects and sums up once; both at once with --jobs=2
+test-processors: test-sse test-avx2
+test-sse: $(VENV)/.dev
+	$(SSE) $(BIN)/python -m pytest -p no:cacheprovider $(KINDS)
+test-avx2: $(VENV)/.dev
+	$(AVX2) $(BIN)/python -m pytest -p no:cacheprovider $(KINDS)
+KINDS := -m "recorded and not browser and not alike"
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready
