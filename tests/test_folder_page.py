@@ -25,6 +25,7 @@ from qalign_study.export.player import PLAYS
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.measure.report import evaluated
 from qalign_study.measure.results import answers_in, load_results
+from qalign_study.serve.refusal import HIDDEN
 from qalign_study.sets.folder import read_set, run_set, sets_in, trace_path
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS, summarise
@@ -95,6 +96,18 @@ def test_a_folder_that_is_being_filled_shows_what_it_has_and_says_so(folder, tmp
     assert [*rows_of(list_problems)][1:] == ["toy-0", "toy-3"]
     shutil.copy(folder / "00002.jsonl", tmp_path / "half")  # it is read again
     assert "3 of 4 problems." in show(tmp_path / "half")[0]
+
+
+@pytest.mark.parametrize("opened", ["broken", "."])
+def test_a_broken_trace_shows_no_path_of_a_folder_that_was_named_without_one(
+    folder, tmp_path, monkeypatch, opened, caplog
+):
+    shutil.copytree(folder, tmp_path / "broken")
+    monkeypatch.chdir(tmp_path)
+    (place,) = sets_in(Path(opened)).values()
+    (tmp_path / "broken" / "00001.jsonl").write_text('{"type":"step"}\n')
+    assert show(place) == (f'<p class="qc-sub">{html.escape(f"broken: {HIDDEN}")}</p>', "", "")
+    assert str(tmp_path / "broken" / "00001.jsonl") in caplog.text
 
 
 def test_prompts_without_a_right_answer_are_listed_without_a_verdict(tmp_path):

@@ -216,6 +216,47 @@ async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_be
     assert (await curve.get_attribute("d")).count("L") > before.count("L") + 5
 
 
+@pytest.mark.parametrize(
+    ("function", "query", "place", "sentence"),
+    [
+        ("lesson", "&present=1", ".pr-words [role=alert]",
+         "The lesson “What β does” did not load because the server did not answer; reload the page "
+         "to try again."),
+        ("lesson", "", ".learn-fault[role=alert]",
+         "The lesson “What β does” did not load because the server did not answer; reload the page "
+         "to try again."),
+        ("exhibit", "&present=1", ".pr-exhibit [role=alert]",
+         "The figure did not load because the server did not answer; press Page ↑ and Page ↓ to "
+         "try again."),
+    ],
+)  # fmt: skip
+async def test_a_lesson_or_figure_that_does_not_load_says_what_happened_and_what_to_do(
+    visit, visitors, toy_app, function, query, place, sentence
+):
+    async def refuse(route):
+        wanted = route.request.post_data_json["fn_name"] == function
+        await (route.abort() if wanted else route.continue_())
+
+    await visitors.route("**/component_server/**", refuse)
+    page = await visit(
+        f"{toy_app}?lesson=beta&stop=4{query}", width=1280, height=720, first=True, moving=True
+    )
+    alert = page.locator(place)
+    await alert.wait_for()
+    assert await alert.text_content() == sentence
+    await visitors.unroute("**/component_server/**", refuse)
+    if function == "exhibit":
+        await page.keyboard.press("PageUp")
+        await page.keyboard.press("PageDown")
+        await page.wait_for_selector(".pr-exhibit [role=img]")
+    else:
+        await page.reload()
+        await page.wait_for_selector(".pr-words h1" if query else ".learn-panel h2")
+    await alert.wait_for(state="detached")
+    assert {error for error in page.errors if "Failed to load resource" not in error} == set()
+    page.errors.clear()  # the browser's own line about each request that was refused
+
+
 async def test_an_axis_names_the_largest_number_that_a_question_asks_about(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson=best-of-n&stop=2&present=1", first=True)
     await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('128')")

@@ -166,7 +166,7 @@ def sets_in(folder: Path, *, code: bool = False) -> dict[str, Path]:
             f"{folder} has no results; give a folder that evaluate or run wrote, or one with such "
             "folders in it"
         )
-    places = [folder.resolve() if path == folder else path.parent for path in headers]
+    places = [folder.resolve() if path == folder else path.parent.absolute() for path in headers]
     for place in places:
         read_set(place, code=code)
     return {place.name: place for place in places}

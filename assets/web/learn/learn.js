@@ -105,6 +105,7 @@ const question = h("form", {
   },
 });
 const status = h("p.status", { role: "status" });
+const fault = h("p.fault", { role: "alert" }); // above the page, where no lesson has come
 const back = button("back", { onclick: () => turn(k - 1) }, "Back");
 const unsaid = button("quiet", { onclick: () => check(true) }, "Show me");
 const next = button("next", { onclick: () => (waits() ? check() : turn(k + 1)) });
@@ -136,6 +137,23 @@ const answers = () => (lesson ? progress(lesson.name).answers : {});
 const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
 
 /**
+ * The same functions, which reject where the server did not answer: Gradio's resolve to nothing.
+ * @param {Server} calls
+ * @returns {Server}
+ */
+function answering(calls) {
+  /** @type {<Q, A>(call: (request: Q) => Promise<A>) => (request: Q) => Promise<A>} */
+  const checked = (call) => async (request) => {
+    const reply = await call(request);
+    if (/** @type {any} */ (reply)?.error ?? reply === undefined) throw new Error(OFFLINE);
+    return reply;
+  };
+  const { lesson: load, check: judge, run, exhibit } = calls;
+  return { lesson: checked(load), check: checked(judge), run: checked(run),
+    exhibit: exhibit && checked(exhibit) };
+}
+
+/**
  * Open a lesson where it was left.
  * @param {string} name
  * @param {boolean} [focus]
@@ -143,13 +161,19 @@ const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
  */
 async function open(name, focus = true, wanted = 0) {
   const { first } = props;
+  put(fault, "");
+  fault.remove();
   try {
     lesson = first?.name === name ? first : await server.lesson(name);
   } catch {
-    return QAlignLearn.onturn();
-  } finally {
+    const entry = props.list.find((each) => each.name === name);
+    put(fault, `The lesson “${entry?.title}” did not load because the server did not answer; `
+      + "reload the page to try again.");
+    document.body.prepend(fault);
     isAwaited = false;
+    return QAlignLearn.onturn();
   }
+  isAwaited = false;
   const { at, done } = progress(lesson.name);
   if (done) remember(lesson.name, { done: false, at: 0, answers: {} });
   ends = {};
@@ -367,6 +391,10 @@ export const QAlignLearn = {
   get isAwaited() {
     return isAwaited;
   },
+  /** What happened to a lesson that did not load, and what to do; else "". */
+  get fault() {
+    return fault.textContent;
+  },
   /** Called when a stop is left, reached or answered. */
   onturn() {},
   /** @returns {Now | null} */
@@ -388,7 +416,7 @@ export const QAlignLearn = {
   /** @type {(initial: Props, calls: Server, trigger: (event: string) => void) => void} */
   mount(initial, calls, trigger) {
     props = initial;
-    server = calls;
+    server = answering(calls);
     lead = (page, settings) => new Promise((done) => {
       arrived = (where, what) => (where === page && what === settings ? done() : undefined);
       const again = props.value === settings;

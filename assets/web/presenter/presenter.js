@@ -38,6 +38,8 @@ const FIGURE = { width: 690, height: 290, size: 26 }; // in an exhibit
 /** The marks of options: no letters or numbers, which may be answers. */
 const MARKS = ["▲", "◆", "●", "■", "★"];
 const LOADING = "The lesson is loading…";
+const NO_FIGURE = "The figure did not load because the server did not answer; press Page ↑ and "
+  + "Page ↓ to try again.";
 const BLOCKED = "The browser did not open a second window: allow pop-ups and press S.";
 
 const isOn = () => line.isConnected;
@@ -123,9 +125,10 @@ function stopNodes({ lesson, stop: { title, text, ask }, answer, over }) {
 /** Show the words and the figure of a stop that is left, reached or answered. */
 async function showStop() {
   if (!isOn()) return;
-  const { now, isAwaited } = QAlignLearn;
-  root.toggleAttribute("data-lesson", Boolean(now) || isAwaited);
-  words.replaceChildren(...(now ? stopNodes(now) : isAwaited ? [h("h1", LOADING)] : []));
+  const { now, isAwaited, fault } = QAlignLearn;
+  root.toggleAttribute("data-lesson", Boolean(now || isAwaited || fault));
+  words.replaceChildren(...(now ? stopNodes(now) : isAwaited ? [h("h1", LOADING)]
+    : fault ? [h("p", { role: "alert" }, fault)] : []));
   root.dataset.page = now?.at.page ?? "watch";
   const highlighted = Object.entries(FIGURES)
     .find(([, selector]) => selector === now?.highlight)?.[0];
@@ -138,9 +141,14 @@ async function showStop() {
   if (root.dataset.present !== EXHIBIT || !now) return;
   const place = { lesson: now.lesson.name, stop: Math.min(now.k, now.lesson.stops.length - 1),
     answered: now.over || Boolean(now.answer) };
-  const [data, draw] = await Promise.all([QAlignLearn.exhibit(place), later(...DRAWS)]);
+  /** @type {(Node | string)[]} */
+  let nodes = [h("p", { role: "alert" }, NO_FIGURE)];
+  try {
+    const [data, draw] = await Promise.all([QAlignLearn.exhibit(place), later(...DRAWS)]);
+    nodes = draw(data, FIGURE);
+  } catch {} // the sentence says so
   if (JSON.stringify(QAlignLearn.now) === JSON.stringify(now)) {
-    exhibit.replaceChildren(...draw(data, FIGURE));
+    exhibit.replaceChildren(...nodes);
     exhibit.dataset.stop = JSON.stringify(place);
   }
 }
