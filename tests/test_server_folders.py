@@ -210,7 +210,7 @@ def differences(way: Any, address: str, form: str) -> list[tuple[str, str]]:
     return [(a, b) for a, b in pairs if a != b]
 
 
-@pytest.mark.slow(40)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_no_reply_tells_whether_a_file_or_folder_exists(address, folder, way):
     for form in FORMS[: 2 if way is events else None]:
