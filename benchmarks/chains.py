@@ -164,7 +164,8 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
             for n_chains in ROWS[rows]:
                 name = f"engine{note}, rows: {rows}, chains: {n_chains}"
                 runs[name] = partial(run_engine, *models, n_chains)
-            memory[f"engine{note}, rows: {rows}"] = resident_mib() - before
+            if options.device == "cpu":
+                memory[f"engine{note}, rows: {rows}"] = resident_mib() - before
         results = {name: Measured() for name in runs}
         share = options.seconds or SECONDS[size]
         for seed, (name, run) in itertools.product(range(options.rounds), runs.items()):
