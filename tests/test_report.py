@@ -553,34 +553,55 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> 
         assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
 
 
-def test_what_is_said_of_ifeval_with_the_checkers_are_the_packed_results_numbers() -> None:
-    results = unpack(RESULTS / "pretrained" / "ifeval.zip")
+@pytest.mark.parametrize(("name", "n"), [("forms-float32", 64), ("ifeval", 16)])
+def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
+    name: str, n: int
+) -> None:
+    results = unpack(RESULTS / "pretrained" / f"{name}.zip")
     records, points = results.records, {(p.method, p.n): p for p in curves(results)}
     text = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
-    qalign, best_of_n = points["qalign", 16], points["bon", 16]
-    assert points["any", 16].value == best_of_n.value
+    qalign, best_of_n = points["qalign", n], points["bon", n]
+    assert points["any", n].value == best_of_n.value
+
+    def row(
+        label: str, share: dict[str, float], gap: Difference | None = None, counts: str = ""
+    ) -> str:
+        if gap is None:
+            return f"| {label} | {_cell(share)} | | |"
+        value, low, high = _percent(gap)
+        verdict = "significant" if low > 0 or high < 0 else "not significant"
+        over = f"{_signed(value)} ({low:.1f} to {high:.1f}), {verdict}"
+        return f"| {label} | {_cell(share)} | {over} | {counts}|"
+
     right = np.array([bool(r.is_right(r.pool_answer[r.pool_reward.argmax()])) for r in records])
-    for name, state in {
+    for label, state in {
         "best state (the primary outcome)": lambda r: r.state_of[
             r.chain_reward[r.state_of].argmax()
         ],
         "last state": lambda r: r.state_of[-1],
     }.items():
         x = np.array([bool(r.is_right(r.chain_answer[state(r)])) for r in records])
-        value, low, high = _percent(
-            paired_difference("a", "b", 1.0 * x, 1.0 * right, n=16, spent=0)
-        )
-        gained, lost = (x & ~right).sum(), (right & ~x).sum()
-        assert low <= 0 <= high
-        gap = f"{_signed(value)} ({low:.1f} to {high:.1f}), not significant | {gained}, {lost} |"
-        assert f"| {name} | {_cell(_as_share(share_of(1.0 * x)))} | {gap}" in text
-    value, low, high = _percent(difference(qalign, best_of_n))
-    assert high < 0
-    gap = f"{_signed(value)} ({low:.1f} to {high:.1f}), significant"
-    row = f"| vote (QAlign, minimum Bayes risk) | {_cell(_as_share(qalign))} | {gap} | |"
-    assert row in text
-    for method, n, name in (("one", 1, "one sample"), ("bon", 16, "best-of-n, any of n")):
-        assert f"| {name} | {_cell(_as_share(points[method, n]))} | | |" in text
+        gap = paired_difference("a", "b", 1.0 * x, 1.0 * right, n=n, spent=0)
+        counts = f"{(x & ~right).sum()}, {(right & ~x).sum()} "
+        assert row(label, _as_share(share_of(1.0 * x)), gap, counts) in text
+    vote = "vote (QAlign, minimum Bayes risk)" if name == "ifeval" else "vote (QAlign)"
+    assert row(vote, _as_share(qalign), difference(qalign, best_of_n)) in text
+    for method, k, label in (("one", 1, "one sample"), ("bon", n, "best-of-n, any of n")):
+        assert row(label, _as_share(points[method, k])) in text
+
+
+def test_what_readme_says_of_forms_is_in_the_results_and_the_vote_gains_with_compute() -> None:
+    results = unpack(RESULTS / "pretrained" / "forms-float32.zip")
+    at = {(p.method, p.n): p for p in curves(results)}
+    texts = texts_of("docs/results.md", "README.md")
+    gaps = {n: difference(at["qalign", n], at["bon", n]) for n in (4, 16, 32, 64)}
+    over = {n: "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)) for n, gap in gaps.items()}
+    first, low = over[4].split(" ", 1)
+    claim = f"minus best-of-n is {first} points {low} at the FLOPs of 4 samples, {over[16]} at 16"
+    assert f"{claim} and {over[32]} at 32." in texts["docs/results.md"]
+    value, low = over[64].split(" ", 1)
+    vote = f"QAlign's vote is right on {100 * at['qalign', 64].value:.1f}%: {value} points {low}."
+    assert vote in texts["README.md"]
 
 
 def _latest(

@@ -50,8 +50,9 @@ OTHER_RUNS = {
     "block": "half of the steps rewrite one block",
     "share": "four fifths of the steps rewrite one block",
     "entropy": "cuts where the model is unsure",
+    "float32": "300 other problems, in float32",
 }
-"""The endings of files with a different target or move, and their names on the page."""
+"""The endings of files with another target, move, or computation, and their names on the page."""
 
 
 def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
