@@ -241,7 +241,7 @@ def test_no_page_and_no_description_of_the_app_shows_a_path_of_the_server(addres
     paths = ("", "config", "room", "gradio_api/info", "gradio_api/startup-events", "openapi.json",
              "manifest.json", "theme.css", "robots.txt", "v1/models")  # fmt: skip
     texts = [httpx.get(f"{address}{path}", timeout=PATIENT).text for path in paths]
-    folders = {str(ROOT), os.getcwd(), str(Path.home()), tempfile.gettempdir(), sys.prefix}
+    folders = {str(ROOT), str(Path.home()), tempfile.gettempdir(), sys.prefix} - {"/"}
     assert [(path, folder) for path, text in zip(paths, texts, strict=True)
             for folder in folders if f"{folder}/" in text] == []  # fmt: skip
     assert f"{ROOT}/" in f"{texts[0]} {ROOT}/app.py"  # the control
