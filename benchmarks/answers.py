@@ -13,7 +13,7 @@ from pathlib import Path
 from math_verify import StringExtractionConfig, parse, verify
 
 from qalign_core.decide.answers.equality import same_answer
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
@@ -63,7 +63,7 @@ def compare_responses() -> list[Row]:
         configs = {"extraction_config": letters} if extractor == "choice" else {}
         reading = parse(response, **configs)
         gold = parse(label if extractor == "choice" else f"${label}$", **configs) if label else []
-        answer = get_extractor(extractor)(response)
+        answer = get_grader(extractor).extract(response)
         rows.append(
             Row(
                 f"{extractor}: {text}",

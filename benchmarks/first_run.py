@@ -29,7 +29,7 @@ from qalign_core import (
     sample_iid,
     weighted_majority_vote,
 )
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.target import Target
 from qalign_core.types import ScoredResponse, Step
 from qalign_study.measure.diagnostics import agreement, ess
@@ -40,7 +40,7 @@ MANY = 8192
 """Samples by which the share of the right answer under the target is estimated."""
 AT_ONCE = 48
 
-read = get_extractor("number")
+read = get_grader("number").extract
 
 
 class Search:

@@ -20,7 +20,7 @@ from qalign_core.decide.answers.extraction import (
     extract_choice,
     extract_number,
 )
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import InvalidSetting
 from qalign_study.sets.problem_sets import Problem
 
@@ -41,7 +41,7 @@ RESPONSES = rows_of("response_cases.tsv")
 
 @pytest.mark.parametrize(("name", "text", "expected"), CASES)
 def test_the_answer_that_a_reader_would_read_is_extracted(name, text, expected):
-    assert get_extractor(name)(text.replace("⏎", "\n")) == (expected or None)
+    assert get_grader(name).extract(text.replace("⏎", "\n")) == (expected or None)
 
 
 def test_there_are_at_least_two_hundred_cases_and_every_extractor_has_some():
@@ -52,7 +52,7 @@ def test_there_are_at_least_two_hundred_cases_and_every_extractor_has_some():
 def test_the_responses_of_small_models_are_read_as_their_labels_say():
     misread = []
     for name, text, expected in RESPONSES:
-        answer = get_extractor(name)(text.replace("⏎", "\n"))
+        answer = get_grader(name).extract(text.replace("⏎", "\n"))
         if answer != (expected or None):
             misread.append(f"{name}: {text!r} has {expected!r}, not {answer!r}")
     assert not misread, "\n".join(misread)
@@ -68,7 +68,7 @@ def test_at_least_150_different_responses_have_labels_and_a_third_of_them_state_
 def test_no_extractor_reads_a_thought(name):
     texts = {"amounts": ("Eggs: 3", "Nuts: 4"), "choice": ("B", "C"), "option": ("B", "C")}
     thought, spoken = texts.get(name, ("\\boxed{3}", "\\boxed{4}"))
-    read = get_extractor(name)
+    read = get_grader(name).extract
     assert read(spoken) not in (None, read(thought))
     for before in (
         f"<think>{thought}</think>",
@@ -170,7 +170,7 @@ def test_official_references_grade_themselves_as_right_in_every_style(extractor,
 
 def test_an_unknown_extractor_is_named_with_those_that_exist():
     with pytest.raises(InvalidSetting, match=r"'numbr'.*number, choice, option, boxed, text"):
-        get_extractor("numbr")
+        get_grader("numbr")
 
 
 @pytest.mark.parametrize("bare", BOXES)
@@ -212,7 +212,7 @@ def test_a_canonical_number_keeps_the_exact_value(value):
 
 @given(st.text(max_size=300))
 def test_no_text_breaks_an_extractor(text):
-    for extract in (extract_number, extract_choice, get_extractor("text")):
+    for extract in (extract_number, extract_choice, get_grader("text").extract):
         answer = extract(text)
         assert answer is None or answer
 

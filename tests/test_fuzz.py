@@ -20,7 +20,7 @@ from tiny_models import tokenizer
 
 from qalign_core import collect, run_chains
 from qalign_core.decide.answers.extraction import EXTRACTORS
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import ModelLoadError, QAlignError
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import n_stored
@@ -310,4 +310,4 @@ def test_weights(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) 
 @given(text=st.text("0123456789-+/^,.$%{}\\boxedfrac()= \n", max_size=60) | TEXTS)
 def test_answers(text: str) -> None:
     for name in EXTRACTORS:
-        survives(get_extractor(name), text)
+        survives(get_grader(name).extract, text)

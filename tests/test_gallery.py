@@ -17,7 +17,7 @@ from benchmarks import first_run
 from components.common.rpc import server_functions
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core import best_of_n, majority_vote
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.record.store import load_trace
 from qalign_study.commands import main
 from qalign_study.export.player import page
@@ -58,7 +58,7 @@ def test_every_trace_in_the_folder_is_an_entry():
 
 def test_the_run_that_everybody_sees_first_has_converged_and_beats_both_rules_over_its_samples():
     trace = load_trace(ENTRIES["watch"].path)
-    right, read = trace.header.run.reference, get_extractor("number")
+    right, read = trace.header.run.reference, get_grader("number").extract
     rewards = [[step.state.reward for step in trace.chains[0]]]
     halves, worth = agreement(rewards), ess(rewards)
     assert halves.is_mixed
@@ -109,7 +109,7 @@ def test_on_one_entry_the_chain_is_right_and_no_sample_beside_it():
 
 @pytest.mark.recorded
 def test_on_one_entry_four_wrong_amounts_are_corrected_one_by_one_and_two_inside_the_text():
-    trace, read = load_trace(ENTRIES["repair"].path), get_extractor("amounts")
+    trace, read = load_trace(ENTRIES["repair"].path), get_grader("amounts").extract
     right = trace.header.run.reference
     assert right not in [read(sample.response.text) for sample in trace.pool]
     assert len(trace.pool) == 64

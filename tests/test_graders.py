@@ -16,9 +16,9 @@ from qalign_core.decide.answers.graders import (
     BUILT_IN,
     LOADED,
     canonical_references,
-    extractor_of_trace,
     format_references,
     get_grader,
+    grader_of_trace,
     own_grader,
     references,
 )
@@ -224,7 +224,7 @@ def test_no_link_request_or_trace_runs_a_file(own):
     with pytest.raises(InvalidSetting, match="which pages, links and requests do not run"):
         get_grader(name)
     trace = parse_trace(header_line(TraceHeader(Run(prompt="p", extractor=name))))
-    assert extractor_of_trace(trace.header.run.extractor) is None
+    assert grader_of_trace(trace.header.run.extractor) is None
     assert "iframe" in show(trace).markup, "it plays, without answers"
     assert not LOADED
     load_grader(name)
@@ -362,9 +362,9 @@ def test_a_trace_keeps_the_verdict_of_its_grader_where_comparing_texts_would_not
     for answer, right in verdicts.items():
         assert (right or False) == grader.is_right(answer, reference), answer
     trace = load_trace(tmp_path / "out" / "00001.jsonl")
-    assert [*trace_lines(trace, grader.extract)] == [line + "\n" for line in lines]
+    assert [*trace_lines(trace)] == [line + "\n" for line in lines]
     plain = TraceHeader(Run(prompt="p", reference="0.5", extractor="boxed"))
-    read = answer_reader(plain, get_grader("boxed").extract)
+    read = answer_reader(plain.run)
     assert read("It is \\boxed{\\frac12}.") == {"answer": "0.5"}
     assert read("It is \\boxed{x}.") == {"answer": "x"}
     same = with_run(plain, reference="\\sin 2x")
@@ -374,7 +374,7 @@ def test_a_trace_keeps_the_verdict_of_its_grader_where_comparing_texts_would_not
 
 
 def read_answer(header, text):
-    return answer_reader(header, get_grader(header.run.extractor).extract)(text)
+    return answer_reader(header.run)(text)
 
 
 @pytest.mark.parametrize(

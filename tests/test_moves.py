@@ -504,7 +504,7 @@ def test_a_trace_of_blocks_comes_back_and_goes_on_bit_for_bit(lines):
     assert trace.header.run.move == MIX
     assert any(s.refused for s in trace.steps)
     assert any(s.kept_again and s.accepted for s in trace.steps)
-    again = parse_trace("".join(trace_lines(trace, str)))
+    again = parse_trace("".join(trace_lines(trace)))
     assert again.steps == trace.steps
     assert [s.log_correction for s in again.steps] == [s.log_correction for s in trace.steps]
     half = [line for line in lines[:41] if '"type":"end"' not in line]

@@ -85,7 +85,7 @@ def check(name, term):
     assert {step.move for step in trace.steps if step.t} == {"suffix", name}
     assert trace.steps[0].move == ""
     named = f'"move":"{name}"'
-    assert "".join(trace_lines(trace, None)).count(named) == text.count(named)
+    assert "".join(trace_lines(trace)).count(named) == text.count(named)
     assert unsupported_reason(run) == "a browser does not know the setting move"
     return text
 

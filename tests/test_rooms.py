@@ -34,7 +34,7 @@ from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.protocols import TokenScore
@@ -585,7 +585,7 @@ async def test_what_the_class_says_are_the_cores_own_numbers(service):
     figures = Figures(room).to_dict()
     states = [state for member in members for state in member.states]
     base = room.pool
-    read = get_extractor("number")
+    read = get_grader("number").extract
     weights = importance_weights([s.reward for s in base], Target(room.run.beta))
     assert figures["votes"]["class"] == list(majority_vote(states, read).shares[:4])
     assert figures["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])

@@ -25,7 +25,7 @@ from toys import PROMPT, ToyLM, ToyRM
 import app
 from components.chat import chat_routes
 from components.session.runs import Runs
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import EngineError, InvalidSetting
 from qalign_core.messages import messages_of
@@ -154,7 +154,9 @@ def test_a_rule_over_samples_draws_a_pool(client, address, method):
     assert len(trace.pool) == details["draws"] == 6
     assert [step.t for step in trace.steps] == [0]
     assert details["rhat"] is None
-    decided = methods()[method].decide(trace.pool, get_extractor("number"), trace.header.run.target)
+    decided = methods()[method].decide(
+        trace.pool, get_grader("number").extract, trace.header.run.target
+    )
     assert decided.answer == details["answer"]
 
 
@@ -166,7 +168,7 @@ def test_a_rule_that_is_added_answers(client, address, make):
         answer = ask(client, name)
         trace, details = trace_of(address, answer), header_fields(answer)
         draws = [s.state for s in trace.steps] if rule.draws == "chain" else trace.pool
-        decision = rule.decide(draws, get_extractor("number"), trace.header.run.target)
+        decision = rule.decide(draws, get_grader("number").extract, trace.header.run.target)
     assert decision.answer == details["answer"]
     assert decision.chosen.response.text == answer.choices[0].message.content
 

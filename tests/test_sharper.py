@@ -28,7 +28,7 @@ from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.methods import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
-from qalign_core.record.format import parse_trace, step_line, trace_lines
+from qalign_core.record.format import answer_reader, parse_trace, step_line, trace_lines
 from qalign_core.record.runner import record
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
@@ -216,8 +216,9 @@ async def test_every_step_has_the_factor_of_its_log_probabilities():
 async def test_a_chain_of_sharpness_one_is_the_chain_without_sharpness():
     plain, one = await steps_of(), await steps_of(sharpness=1.0)
     assert plain == one
-    assert [step_line(step, None) for step in plain] == [step_line(step, None) for step in one]
-    assert "log_probs" not in "".join(step_line(step, None) for step in one)
+    read = answer_reader(RUN)
+    assert [step_line(step, read) for step in plain] == [step_line(step, read) for step in one]
+    assert "log_probs" not in "".join(step_line(step, read) for step in one)
     assert plain != await steps_of(sharpness=2.0)
 
 
@@ -319,7 +320,7 @@ def lines():
 def test_a_trace_has_the_sharpness_and_every_log_probability_and_comes_back(lines):
     trace = parse_trace("".join(lines))
     assert trace.header.run.sharpness == 4.0
-    assert "".join(trace_lines(trace, Comparison(trace).extract)).splitlines() == sorted_as(lines)
+    assert "".join(trace_lines(trace)).splitlines() == sorted_as(lines)
     for each in (*(step.proposal for step in trace.steps), *trace.pool):
         assert each.response.log_prob is not None
         assert each.response.log_prob < 0

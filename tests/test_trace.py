@@ -23,6 +23,7 @@ from qalign_core import (
     sample_iid,
     save_trace,
 )
+from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.format import header_line, parse_trace, trace_lines
 from qalign_core.run import Run
@@ -47,6 +48,16 @@ def test_a_trace_survives_its_file(trace: Trace, tmp_path) -> None:
     assert [s.proposal.response.pieces for s in again.steps] == [
         s.proposal.response.pieces for s in trace.steps
     ]
+
+
+def test_a_saved_trace_has_the_lines_of_its_recorded_file_answers_included(tmp_path) -> None:
+    path = ASSETS / "runs" / "watch.jsonl"
+    save_trace(load_trace(path), tmp_path / "again.jsonl")
+    (_, *recorded), (_, *again) = (
+        p.read_text().splitlines() for p in (path, tmp_path / "again.jsonl")
+    )
+    assert sorted(again) == sorted(recorded)
+    assert '"answer":"' in again[0]
 
 
 def test_a_trace_collects_states_with_repeats(trace: Trace) -> None:

@@ -9,7 +9,7 @@ from rouge_score import rouge_scorer
 
 from qalign_core.decide import rouge
 from qalign_core.decide.answers.extraction import EXTRACTORS
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.decide.methods import minimum_bayes_risk
 from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import RULES
@@ -84,7 +84,7 @@ def test_chinese_texts_with_an_extractor_are_no_matter_of_rouge(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for rule in RULES.values():
-            rule.decide(samples, get_extractor(name), Target(1.0))
+            rule.decide(samples, get_grader(name).extract, Target(1.0))
         with pytest.raises(UserWarning, match="Latin letters"):  # the control
             RULES["mv"].decide(samples, None, Target(1.0))
 

@@ -12,7 +12,7 @@ from traces import hostile_trace, toy_trace
 
 from components.watch.gallery import WATCH
 from qalign_core import Target, best_of_n, majority_vote, weighted_majority_vote
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.record.format import parse_trace
 from qalign_core.record.store import load_trace
 
@@ -504,7 +504,7 @@ async def test_the_menu_of_models_tells_how_long_the_last_run_took(visit, toy_ap
 
 
 async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(visit, toy_app):
-    trace, read = load_trace(WATCH), get_extractor("number")
+    trace, read = load_trace(WATCH), get_grader("number").extract
     page = await visit(toy_app)
     for t in (40, 256):
         walked = sum(step.cost.generated for step in trace.steps[: t + 1])

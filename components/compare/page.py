@@ -127,7 +127,7 @@ class Handlers:
         if comparison is None:
             return gr.skip()
         kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
-        lines = trace_lines(comparison.trace, comparison.extract)
+        lines = trace_lines(comparison.trace)
         text = draws_csv(comparison) if kind == "csv" else "".join(lines)
         seed, beta = comparison.header.run.seed, comparison.header.run.beta
         return json.dumps({"name": f"qalign-compare-seed{seed}-beta{beta:g}.{kind}", "text": text})

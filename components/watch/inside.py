@@ -22,7 +22,6 @@ from components.session.user_text import (
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import score
-from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel, TokenScore
 from qalign_core.record.format import answer_reader, parse_header
@@ -235,12 +234,11 @@ def _judge(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
 def _describe_text(header: TraceHeader, state: State) -> Answer:
     response, scores, reward = state
     log_prob = math.fsum(each.log_p for each in scores)
-    extract = extractor_of_trace(header.run.extractor)
     return {
         "tokens": list(response.tokens),
         "pieces": list(response.pieces),
         "finished": response.finished,
-        **answer_reader(header, extract)(response.text),
+        **answer_reader(header.run)(response.text),
         "reward": reward,
         "log_prob": _finite(log_prob),
         "log_target": _finite(log_target(header.run.target, log_prob, reward)),

@@ -43,7 +43,6 @@ from typing import Any, TypeVar, get_type_hints
 
 from qalign_core.decide.answers.graders import grader_of_trace, references
 from qalign_core.errors import InvalidTrace
-from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Header, Trace, TraceHeader, difference
 from qalign_core.run import Run
 from qalign_core.types import Cost, NoProposal, Response, ScoredResponse, Step
@@ -95,7 +94,7 @@ def to_dict(header: Header) -> Line:
 
 
 def sample_line(
-    n: int, sample: ScoredResponse, read: AnswerReader | None, *, log_probs: bool = False
+    n: int, sample: ScoredResponse, read: AnswerReader, *, log_probs: bool = False
 ) -> str:
     """Return the line of independent sample number `n`, from 0, with what `read` finds in it."""
     response = sample.response
@@ -106,7 +105,7 @@ def sample_line(
         "text": response.text,
         "finished": response.finished,
         "reward": sample.reward,
-        **_read_answer(read, response.text),
+        **read(response.text),
         "cost": _cost(sample.cost),
     }
     return _dump(line | _log_probs(response, 0, log_probs))
@@ -114,7 +113,7 @@ def sample_line(
 
 def step_line(
     step: Step,
-    read: AnswerReader | None,
+    read: AnswerReader,
     *,
     log_probs: bool = False,
     corrections: bool = False,
@@ -144,7 +143,7 @@ def step_line(
         "log_alpha": _finite_or_none(step.log_alpha),
         "log_u": _finite_or_none(step.log_u),
         "accepted": step.accepted,
-        **_read_answer(read, response.text),
+        **read(response.text),
         "cost": _cost(step.cost),
     }
     if step.kept_again:
@@ -161,17 +160,16 @@ def step_line(
     return _dump(line | _log_probs(response, index, log_probs))
 
 
-def answer_reader(header: Header, extract: AnswerExtractor | None) -> AnswerReader:
+def answer_reader(run: Run) -> AnswerReader:
     """Return the function from a text to the entries `answer` and `right` of its line.
 
-    Args:
-        header: with the right answer, and the grader that compares.
-        extract: reads the answer; None leaves it out.
+    The run's grader reads and compares; without one, or if its file was not loaded, `answer` is
+    None.
     """
-    grader, reference = grader_of_trace(header.run.extractor), header.run.reference
+    grader, reference = grader_of_trace(run.extractor), run.reference
 
     def read(text: str) -> Line:
-        answer = extract(text) if extract else None
+        answer = grader.extract(text) if grader else None
         if answer is None or grader is None or reference is None:
             return {"answer": answer}
         right = grader.is_right(answer, reference)
@@ -179,10 +177,6 @@ def answer_reader(header: Header, extract: AnswerExtractor | None) -> AnswerRead
         return {"answer": answer} if right == is_same else {"answer": answer, "right": right}
 
     return read
-
-
-def _read_answer(read: AnswerReader | None, text: str) -> Line:
-    return {"answer": None} if read is None else read(text)
 
 
 def _cost(cost: Cost) -> list[int]:
@@ -201,12 +195,12 @@ def end_line(reason: str, message: str = "") -> str:
     return _dump({"type": "end", "reason": reason, "message": message})
 
 
-def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
-    """Yield all lines of a trace, newline included; `extract` fills in the answers."""
+def trace_lines(trace: Trace) -> Iterator[str]:
+    """Yield all lines of a trace, newline included, with the answers that its grader reads."""
     yield header_line(trace.header)
     options = {"log_probs": trace.header.run.needs_log_probs}
     corrections = trace.header.run.move != Run.move
-    read = answer_reader(trace.header, extract)
+    read = answer_reader(trace.header.run)
     for step in trace.steps:
         yield step_line(step, read, **options, corrections=corrections)
     for n, sample in enumerate(trace.pool):

@@ -22,7 +22,7 @@ from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, readi
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.moves.own import own_move
 from qalign_core.context import BACKGROUND
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import QAlignError
 from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import parse_moves
@@ -121,11 +121,12 @@ async def record(
     Raises:
         QAlignError: as `draw`; a line with the reason is yielded first.
     """
-    extract = get_extractor(run.extractor) if run.extractor else None
+    if run.extractor:
+        get_grader(run.extractor)
     if known is None:
         known = Trace(make_header(lm, rm, run))
         yield RecordedLine(header_line(known.header))
-    read = answer_reader(known.header, extract)
+    read = answer_reader(run)
     n, options = len(known.pool), {"log_probs": run.needs_log_probs}
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as draws:  # type: ignore[type-var]

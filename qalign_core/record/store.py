@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
-from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.format import header_line, parse_trace, trace_lines
 from qalign_core.record.trace import Trace, TraceHeader, check_same_run, grows
 from qalign_core.validation import read_file
@@ -136,13 +135,13 @@ def read_trace(path: Path) -> Trace | None:
     return _read(path, content[: content.rfind(b"\n") + 1])
 
 
-def save_trace(trace: Trace, path: str | Path, *, extract: AnswerExtractor | None = None) -> None:
-    """Write a trace to a file; `extract` fills in the answers.
+def save_trace(trace: Trace, path: str | Path) -> None:
+    """Write a trace to a file, with the answers that its grader reads.
 
     Raises:
         InvalidSetting: it cannot be written; an existing file is left unchanged.
     """
-    write_whole(Path(path), "".join(trace_lines(trace, extract)).encode())
+    write_whole(Path(path), "".join(trace_lines(trace)).encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -8,7 +8,6 @@ import html
 from dataclasses import dataclass
 from pathlib import Path
 
-from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.messages import question_of
 from qalign_core.record.format import parse_trace, trace_lines, whole_lines
 from qalign_core.record.trace import Trace, TraceHeader
@@ -140,8 +139,7 @@ class Cell:
 
 def show(trace: Trace, *, height: int = 900) -> Cell:
     """Show a trace in a notebook, in a frame with a player; `height` in pixels."""
-    extract = extractor_of_trace(trace.header.run.extractor)
-    document = html.escape(page("".join(trace_lines(trace, extract))))
+    document = html.escape(page("".join(trace_lines(trace))))
     return Cell(
         f'<iframe srcdoc="{document}" sandbox="allow-scripts" title="QAlign Explorer" '
         f'style="width: 100%; height: {height}px; border: 0"></iframe>'

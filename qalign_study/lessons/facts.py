@@ -15,7 +15,7 @@ from statistics import fmean
 from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.decide.methods import (
     Decision,
     best_of_n,
@@ -163,7 +163,7 @@ class ChainFacts:
         self._beta = self._trace.header.run.beta
         self._steps = self._trace.chains[place.chain][: place.step + 1]
         self._step = self._steps[-1]
-        self._read = get_extractor(self._trace.header.run.extractor or "number")
+        self._read = get_grader(self._trace.header.run.extractor or "number").extract
         self._pool = self._trace.pool[:SAMPLES]
         self._base = [sample.reward for sample in self._pool]
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from qalign_core.context import RUN
 from qalign_core.decide import methods
-from qalign_core.decide.answers.graders import get_extractor
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.record.format import TraceReader, end_line
 from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Run
@@ -36,7 +36,7 @@ class Choice:
         self._request, self._of_pool = request, request.rule.draws == "pool"
         self._run = request.run.with_changes(seed=request.run.seed + number)
         self._reader = TraceReader()
-        self._extract = get_extractor(self._run.extractor) if self._run.extractor else None
+        self._extract = get_grader(self._run.extractor).extract if self._run.extractor else None
 
     async def follow(self, draw: Draw) -> AsyncIterator[tuple[Self, str]]:
         """Draw the run, and yield this choice with a line of progress, or "" when it has begun.

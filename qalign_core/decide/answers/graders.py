@@ -114,24 +114,9 @@ def get_grader(name: str) -> Grader:
     raise InvalidSetting(f"no answer extractor is called {name!r}; use one of {known}")
 
 
-def get_extractor(name: str) -> AnswerExtractor:
-    """Look up the extractor of a grader.
-
-    Raises:
-        InvalidSetting: as `get_grader`.
-    """
-    return get_grader(name).extract
-
-
 def grader_of_trace(name: str | None) -> Grader | None:
     """Return the grader of a trace; None if it has none, or its file was not loaded."""
     return None if name is None else BUILT_IN.get(name) or LOADED.get(name)
-
-
-def extractor_of_trace(name: str | None) -> AnswerExtractor | None:
-    """Return the extractor of a trace; None as for `grader_of_trace`."""
-    grader = grader_of_trace(name)
-    return None if grader is None else grader.extract
 
 
 class UserFunction:
