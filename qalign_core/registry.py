@@ -483,11 +483,6 @@ def unload(id: str) -> bool:
     return LOADED.unload(id)
 
 
-def loaded() -> tuple[str, ...]:
-    """Return the ids of the models in memory, least recently used first."""
-    return LOADED.ids()
-
-
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
     """Return the model of that name, shared by all callers with these options."""
     options = {name: value for name, value in options.items() if value is not None}

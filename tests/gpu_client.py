@@ -38,7 +38,7 @@ async def main(folder: str) -> dict[str, object]:
             "text": last.text,
             "status": asdict(last.status),
             "forked": len(forked) - before,
-            "loaded": registry.loaded(),
+            "loaded": registry.LOADED.ids(),
         }
 
     await run("embedded", Run(prompt="Tom has 5 eggs. How many?", steps=2))

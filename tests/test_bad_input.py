@@ -103,11 +103,11 @@ def case(request, sources, monkeypatch):
     prompt = PROMPT * 8 if request.param == "too long a prompt" else PROMPT
     if request.param == "too big":
         monkeypatch.setattr(loading, "available_memory", lambda device: 1000)
-    before = registry.loaded()
+    before = registry.LOADED.ids()
     yield kind, source, prompt, (sentences, sentences) if isinstance(sentences, str) else sentences
     registry.unload(source)
     registry.unload("bad")
-    assert set(registry.loaded()) - {"embedded"} == set(before) - {"embedded"}
+    assert set(registry.LOADED.ids()) - {"embedded"} == set(before) - {"embedded"}
 
 
 def test_the_command_line_says_it_in_one_sentence(case, capsys):

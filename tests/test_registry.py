@@ -193,7 +193,7 @@ def test_a_model_is_loaded_once_and_shared_whoever_asks_first(folder):
     assert cool.engine is loaded[0].engine
     assert cool.sampling == Sampling(temperature=0.5)
     assert loaded[0].sampling == Sampling()
-    assert str(folder) in registry.loaded()
+    assert str(folder) in registry.LOADED.ids()
     assert registry.unload(str(folder))
     assert not registry.unload(str(folder))
 
@@ -394,7 +394,7 @@ def test_the_model_that_was_idle_longest_makes_room(folder, held, monkeypatch):
     small(monkeypatch, held, needed=1)
     registry.load_language_model(str(folder), device="cpu", rows=4)
     assert {name for name, model in held.items() if model.closed} == {"old"}
-    assert "old" not in registry.loaded()
+    assert "old" not in registry.LOADED.ids()
     registry.unload(str(folder))
 
 

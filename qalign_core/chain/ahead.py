@@ -87,7 +87,7 @@ class Ahead:
         expected: dict[tuple[int, tuple[int, ...]], asyncio.Task[Response]] = {}
         for t in range(self._t, min(self._t + STEPS, self._last + 1)):
             address = replace(self._address, t=t)
-            index = draw_index(len(tokens), address.uniform("index"))
+            index = draw_index(len(tokens), address.derive_uniform("index"))
             if index > known:
                 continue
             known = index

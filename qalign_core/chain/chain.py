@@ -59,7 +59,7 @@ async def step(
         cost, refused = new.cost, None
     correction = proposal.log_correction
     log_alpha = log_acceptance(target, new=new, old=state, log_correction=correction)  # Eq. 8
-    log_u = log_uniform(choices.address.uniform("accept"))
+    log_u = log_uniform(choices.address.derive_uniform("accept"))
     return Step(
         chain=choices.address.chain,
         t=choices.address.t,

@@ -6,9 +6,9 @@ bit for bit on the same machine. On another, rewards may differ in their last bi
 verdict only if the coin is that close to alpha.
 
     >>> address = StepAddress(seed=7, chain=0, t=3)
-    >>> address.uniform("accept") == uniform(7, 0, 3, "accept")
+    >>> address.derive_uniform("accept") == derive_uniform(7, 0, 3, "accept")
     True
-    >>> address.uniform("accept") == address.uniform("index")
+    >>> address.derive_uniform("accept") == address.derive_uniform("index")
     False
 """
 
@@ -22,7 +22,7 @@ def derive_seed(seed: int, chain: int, t: int, role: str) -> int:
     return int.from_bytes(hashlib.blake2b(address, digest_size=8).digest(), "big")
 
 
-def uniform(seed: int, chain: int, t: int, role: str) -> float:
+def derive_uniform(seed: int, chain: int, t: int, role: str) -> float:
     """Return the uniform number in [0, 1) at one address, a multiple of 2^-53."""
     return (derive_seed(seed, chain, t, role) >> 11) * 2.0**-53
 
@@ -39,6 +39,6 @@ class StepAddress:
         """Return 64 random bits for one role in this step."""
         return derive_seed(self.seed, self.chain, self.t, role)
 
-    def uniform(self, role: str) -> float:
+    def derive_uniform(self, role: str) -> float:
         """Return the uniform number in [0, 1) for one role in this step."""
-        return uniform(self.seed, self.chain, self.t, role)
+        return derive_uniform(self.seed, self.chain, self.t, role)

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from qalign_core.chain.randomness import uniform
+from qalign_core.chain.randomness import derive_uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
 from qalign_core.protocols import TokenScore
 from qalign_core.run import Sampling
@@ -204,7 +204,7 @@ class EnumerableLM:
             )
         while len(tokens) < self.max_new_tokens:
             cumulative = np.cumsum(self.next_token_probabilities(tokens))
-            u = uniform(seed, 0, len(tokens), "token") * cumulative[-1]
+            u = derive_uniform(seed, 0, len(tokens), "token") * cumulative[-1]
             tokens += (int(np.searchsorted(cumulative, u, side="right")),)
             if tokens[-1] == self.eos or tokens[-1] in until:
                 break

@@ -5,7 +5,6 @@
 (True, False)
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +15,6 @@ from qalign_core.decide.answers.graders import title_of, user_verdict
 from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidTask
 from qalign_core.rewards.functions import import_object
-
-logger = logging.getLogger(__name__)
 
 JUDGES: dict[str, Callable[[str, str], bool]] = {}
 """Loaded judges from the user's files, by name."""

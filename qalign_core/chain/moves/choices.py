@@ -68,12 +68,12 @@ class StepChoices:
 
     def uniform(self, n: int, role: str = "index") -> int:
         """Draw a whole number, uniform over {0, ..., n-1}."""
-        return draw_index(n, self.address.uniform(self._role(role)))
+        return draw_index(n, self.address.derive_uniform(self._role(role)))
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
         """Draw an index with probability proportional to its weight."""
         *bounds, total = accumulate(weights)
-        u = self.address.uniform(self._role(role)) * total
+        u = self.address.derive_uniform(self._role(role)) * total
         return sum(bound <= u for bound in bounds)
 
     async def extend(
