@@ -346,7 +346,7 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
     groups = groups_of(by_name)
     assert len(groups) == 7
     pretrained = {*groups["A pretrained model: forms of ten separate fields"].values()}
-    assert pretrained == {"forms", "forms-block"}
+    assert pretrained == {"forms", "forms-block", "forms-float32"}
     ifeval = groups["A pretrained model: IFEval, with the checkers as the reward"]
     assert [*ifeval.values()] == ["ifeval"]
     assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
