@@ -32,6 +32,11 @@ CLOSED = """(parts) => [...document.querySelectorAll(parts)].length > 0
       });
   })"""
 """No field can be focused by the keyboard or reached by the pointer."""
+WHOLE = """(parts) => parts.split(", ").every((part) => {
+    const there = [...document.querySelectorAll(part)];
+    return there.length > 0 && there.every((each) => each.querySelector("button, input, textarea"));
+  })"""
+"""Every part is on the page, with fields in it."""
 OPEN = "(parts) => [...document.querySelectorAll(parts)].every((part) => !part.inert)"
 
 
@@ -54,7 +59,7 @@ async def test_until_a_links_settings_are_in_place_its_page_takes_no_input(
 ):
     query, parts = PARTS[name]
     page = await visit(f"{toy_app}{query}")
-    await page.wait_for_selector(parts, state="attached")
+    await page.wait_for_function(WHOLE, arg=parts)
     assert await page.evaluate(CLOSED, parts)
     held("continue")
     await page.wait_for_function(OPEN, arg=parts)
