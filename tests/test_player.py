@@ -33,6 +33,13 @@ HITS = "() => [window.hit ?? 0, document.querySelectorAll('img, main script').le
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
+OPEN = """(text) => {
+  api.open(text, "Recorded run");
+  return new Promise((drawn) => requestAnimationFrame(drawn));
+}"""
+"""Open a trace and wait for the frame that draws it; until then the page shows the one before."""
+
+
 async def open_player(visit, trace=None, options=STILL, **how):
     return await visit(standalone(trace or toy_trace(), options=options), **how)
 
@@ -49,7 +56,7 @@ async def opened(alone):
     alone.errors.clear()
 
     async def open_trace(trace: str):
-        await alone.evaluate("(text) => api.open(text, 'Recorded run')", trace)
+        await alone.evaluate(OPEN, trace)
         return alone
 
     yield open_trace
@@ -95,7 +102,7 @@ async def look_at_steps(page, trace: str) -> list[tuple[Step, dict]]:
 async def step_pages(alone):
     """What the page says of each step of a toy trace."""
     alone.errors.clear()
-    await alone.evaluate("(text) => api.open(text, 'Recorded run')", toy_trace())
+    await alone.evaluate(OPEN, toy_trace())
     rows = await look_at_steps(alone, toy_trace())
     assert alone.errors == []
     return rows
