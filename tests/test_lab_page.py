@@ -374,7 +374,7 @@ async def test_the_first_section_is_fetched_with_the_lab_and_replaces_no_newer_d
     visit, toy_app
 ) -> None:
     page = await visit(toy_app)
-    release = asyncio.Event()
+    mounted, release = asyncio.Event(), asyncio.Event()
 
     def is_initial(request: Any) -> bool:
         return '"initial"' in (request.post_data or "")
@@ -384,9 +384,16 @@ async def test_the_first_section_is_fetched_with_the_lab_and_replaces_no_newer_d
             await release.wait()
         await route.continue_()
 
+    async def hold_event(route: Any) -> None:
+        # a section that an event of the opening Lab has drawn already is not fetched
+        await mounted.wait()
+        await route.continue_()
+
     await page.route("**/component_server/**", hold)
+    await page.route("**/run/predict*", hold_event)
     async with page.expect_request(is_initial):
         await page.click("#tab-lab-button")
+    mounted.set()
     await slide(page, "lab-beta", 0.5)
     words = signed(at_beta(WORLD, 0.5).mean_reward)
     await text_in(page, "lab-beta-told", words)
