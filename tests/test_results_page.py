@@ -20,7 +20,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.results.advice import QUESTIONS, Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
-from components.results.page import advice, build_results_page
+from components.results.page import DECIDING, advice, build_results_page
 from components.results.problems import problems_html
 from components.results.sheet import (
     BETAS,
@@ -403,6 +403,15 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
     html = findings_html(summary.points, summary.results.header.run, d)
     assert "QAlign with the moves 0.5*suffix+0.5*block(:) is ahead of QAlign with suffix" in html
     assert beside_the_papers(fresh[-2]) is None, "suffix moves are the paper's"
+
+
+def test_the_advice_names_the_set_with_a_validator_that_it_does_not_hold_for() -> None:
+    forms = summarise(FOLDER / "pretrained" / "forms-float32.zip")
+    one = next(p.value for p in forms.points if (p.method, p.n) == ("any", 1))
+    assert f"it is ahead on forms where 1 sample in {1 / one:.0f} is right" in DECIDING
+    gap = between(forms, "qalign", "wmv", forms.level)
+    assert gap is not None
+    assert gap.verdict == "ahead"
 
 
 def test_the_advice_turns_where_the_results_do() -> None:
