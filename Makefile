@@ -1,4 +1,4 @@
-# make demo: set everything up and serve the app.  make test: set everything up and run the tests.
+# make demo: set everything up and serve the app.  make test: set everything up and try each claim.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,17 +27,22 @@ echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-
 $(1)/bin/python $(INSTALL) -r $(2)
 endef
 
-.PHONY: demo test pytest quick js test-processors test-sse test-avx2 test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
+.PHONY: demo test pytest quick test-alike js test-processors test-sse test-avx2 test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
+# every claim, in the first cases of each kind
 test: $(VENV)/.dev
-	$(MAKE) --jobs=2 lint pytest
+	$(MAKE) --jobs=2 lint pytest ONLY='-m "not alike"'
+
+# the other cases of each kind: the rest of the lessons, runs, results, pages and architectures
+test-alike: $(VENV)/.dev
+	$(MAKE) pytest ONLY='-m alike'
 
 # what needs no browser and is fast; it says what it leaves out
 quick: $(VENV)/.dev
-	$(MAKE) --jobs=2 lint pytest ONLY='-m "not browser and not slow"'
+	$(MAKE) --jobs=2 lint pytest ONLY='-m "not alike and not browser and not slow"'
 
 # three processes for two cores, since each waits for its pages 40% of the time; the longest files
 # first (tests/conftest.py), each file in one process, which starts its app and its browser once
@@ -45,8 +50,7 @@ pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ONLY)
 
 # What is compared with recorded numbers, computed as an x86-64 processor without AVX does and as one
-# with AVX2 does: each library has a variable of its own. Each law is tried, and each kind of run or
-# results once: others of a kind are marked "alike".
+# with AVX2 does: each library has a variable of its own.
 SSE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 	OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \

@@ -41,8 +41,12 @@ FIRST = f"""try {{
 }} catch {{}}"""
 """Before its scripts: a page of somebody who was never here; after a reload they were."""
 
-MARKED = {"browser": "start a browser", "slow": "are slow"}
-"""The marks by which `make quick` leaves tests out, and what it says of them."""
+MARKED = {
+    "alike": "are other cases of a kind (make test-alike)",
+    "browser": "start a browser (make test)",
+    "slow": "are slow (make test)",
+}
+"""The marks by which `make quick` and `make test` leave tests out, and what they say of them."""
 _left_out: Counter[str] = Counter()
 
 COST = {"browser": 1.5, "slow": 0.5}
@@ -135,7 +139,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         f"{_left_out[mark]} that {what}" for mark, what in MARKED.items() if _left_out[mark]
     ]
     if left_out:
-        terminalreporter.write_line(f"left out: {', '.join(left_out)} (make test runs them)")
+        terminalreporter.write_line(f"left out: {', '.join(left_out)}")
 
 
 @pytest.fixture(scope="session", autouse=True)
