@@ -243,7 +243,16 @@ async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, 
     row = page.locator(".learn-list li", has_text=LESSONS["one-step"].title)
     await row.get_by_role("button").click()
     await titled(page, LESSONS["one-step"].stops[0].title)
+    judged = asyncio.Event()
+
+    async def hold(route) -> None:
+        await judged.wait()
+        await route.continue_()
+
+    await page.route("**/component_server/**", hold)
     await page.click("text=Show me")
+    assert await page.locator(".learn-next").is_disabled()  # until the server has judged it
+    judged.set()
     await page.click(".learn-next")
     await titled(page, LESSONS["one-step"].stops[1].title)
     await page.keyboard.press("Escape")

@@ -225,8 +225,7 @@ async def test_each_line_has_its_number_and_a_press_on_it_shows_its_text(room):
     assert sorted(names) == ["1", "2"]
     for number, phone in enumerate(phones, start=1):
         name = lead.locator(f"svg.room-class .room-name:text-is('{number}')")
-        box = await name.bounding_box()
-        await lead.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        await name.click()
         await lead.wait_for_selector(f".room-name.room-is:text-is('{number}')")
         text = await phone.inner_text(".room-chain .room-text")
         await lead.wait_for_function(

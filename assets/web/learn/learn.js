@@ -305,16 +305,19 @@ function buttons() {
  * @param {boolean} [givenUp]
  */
 async function check(givenUp = false) {
-  if (!lesson || !form || !waits()) return;
+  if (!lesson || !form || !waits() || next.disabled) return; // each prediction is judged once
   const prediction = givenUp ? "" : form.read();
   if (!prediction && !givenUp) {
     put(status, "Predict first; a wrong guess costs nothing.");
     return;
   }
   const at = k;
+  next.disabled = true;
   try {
     ends[at] = await server.check({ lesson: lesson.name, stop: at, prediction });
   } catch {
+    if (k !== at) return;
+    buttons();
     put(status, OFFLINE);
     return;
   }
@@ -323,7 +326,6 @@ async function check(givenUp = false) {
   const answer = { prediction, words, right, value, explanation };
   remember(lesson.name, { answers: { ...answers(), [at]: answer } });
   if (k !== at) return;
-  next.disabled = true;
   if (ends[at].at.query) put(status, DRAWING);
   await move(ends[at]); // The explanation of a figure is never shown with the old figure.
   if (k !== at || !form) return;
