@@ -173,13 +173,15 @@ def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
 
     parts, size = [], 0
     with open(path, "rb", opener=without_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        while part := file.read(2**20):
+        # its size is checked first, and again as it is read: it may grow meanwhile
+        while max(size, status.st_size) <= most and (part := file.read(2**20)):
             size += len(part)
-            if size > most:
-                raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")
             parts.append(part)
+        if max(size, status.st_size) > most:
+            raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")
     return b"".join(parts)
 
 

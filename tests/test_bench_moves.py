@@ -231,7 +231,7 @@ def planted(tmp_path, monkeypatch):
     "name", ["FirstFour", "WeightsOfTheLength", "FirstHalfOf", "AtA", "AtAStep", "Sixteenth"]
 )
 def test_a_wrong_move_fails_at_any_length_with_its_worst_pair(name, planted, capsys):
-    assert main(["bench-moves", planted(name)]) == 2
+    assert main(["bench-moves", planted(name), "--max-new-tokens", "64"]) == 2
     printed = capsys.readouterr().out
     (worst, *_) = re.findall(r"worst pair: .* \((\d+) tokens\) and .* \((\d+) tokens\)", printed)
     assert worst[0] != worst[1]
@@ -265,7 +265,7 @@ def test_a_threshold_at_any_length_is_met(longest, planted):
 
 @pytest.mark.slow
 def test_a_branch_that_no_world_runs_is_named(planted, capsys):
-    assert main(["bench-moves", planted("AtAnUnknown")]) == 2
+    assert main(["bench-moves", planted("AtAnUnknown"), "--max-new-tokens", "20"]) == 2
     printed = capsys.readouterr().out
     assert re.search(r"no text of the worlds runs line \d+ of planted.py: at \+ 1\n", printed)
     assert re.search(r"runs line \d+ of planted.py: return await self.cut\(", printed)

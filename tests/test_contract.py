@@ -92,23 +92,27 @@ def language_models(folders):
             model.close()
 
 
-QUICK = {"enumerable", "llama", "embedded"}
-"""One of each kind; `make quick` leaves the other architectures out."""
+KINDS = {"enumerable", "llama", "llama int8", "gemma3", "mamba", "embedded"}
+"""Our own net in both number formats, transformers' net over our rows and over its own state."""
+RM_KINDS = {"rule", "composite", "llama", "llama+ids", "deberta-v2", "roberta", "embedded"}
+"""A causal net that reads texts or shared ids, and encoders with both kinds of positions."""
 
 
-def quick_first(*names):
-    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+def others_alike(kinds, *names):
+    return [
+        name if name in kinds else pytest.param(name, marks=pytest.mark.alike) for name in names
+    ]
 
 
 EMBEDDED = ["embedded"] if (ASSETS / "models" / "lm").is_dir() else []
 
 
-@pytest.fixture(params=quick_first("enumerable", *LANGUAGE_MODELS, "llama int8", *EMBEDDED))
+@pytest.fixture(params=others_alike(KINDS, "enumerable", *LANGUAGE_MODELS, "llama int8", *EMBEDDED))
 def lm(request, language_models):
     return language_models(request.param)
 
 
-@pytest.fixture(params=quick_first(*LANGUAGE_MODELS, *EMBEDDED))
+@pytest.fixture(params=others_alike(KINDS, *LANGUAGE_MODELS, *EMBEDDED))
 def torch_lm(request, language_models, folders):
     """A language model and the plain transformers model that it was loaded from."""
     name = request.param
@@ -167,7 +171,7 @@ async def test_there_is_a_piece_for_every_token_and_they_join_to_the_text(lm):
         assert "".join(piece for piece in visible if piece not in names) == response.text
 
 
-@pytest.mark.parametrize("name", quick_first(*KEEPING, *EMBEDDED))
+@pytest.mark.parametrize("name", others_alike(KINDS, *KEEPING, *EMBEDDED))
 async def test_a_continued_prefix_is_never_computed_twice(name, language_models):
     lm = language_models(name)
     ids = lm.encode(PROMPT)
@@ -267,15 +271,16 @@ def chi_square(counts, p, n):
     return chisquare(observed, expected).pvalue if len(observed) > 1 else 1.0
 
 
+SAMPLED = {("llama", settings) for settings in SETTINGS} | {("gemma3", SETTINGS[-1])}
+"""Every net draws by the same sampler, from logits of its own."""
 NETS_AND_SETTINGS = [
-    # every net draws by the same sampler; mamba's draws take as long as those of ten others
-    (name, settings)
+    # mamba's draws take as long as those of ten others
+    pytest.param(name, settings, marks=[] if (name, settings) in SAMPLED else pytest.mark.alike)
     for name in [*LANGUAGE_MODELS, *EMBEDDED]
     for settings in (SETTINGS[::4] if name == "mamba" else SETTINGS)
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("torch_lm", "sampling"), NETS_AND_SETTINGS, indirect=["torch_lm"], ids=str
 )
@@ -295,13 +300,13 @@ async def first_tokens_follow(torch_lm, sampling):
         assert chi_square(counts, displayed_log_probs(logits, SETTINGS[1]), n) < FALSE_ALARM
 
 
-OF_EACH_KIND = ("llama", "gemma3", "mamba", *EMBEDDED)
-"""Our own net, transformers' net over our rows and over its own state."""
 NARROW = Sampling(max_new_tokens=2, temperature=0.2, top_k=5, top_p=0.95)
 """So few responses that each is drawn often, some cut by the limit."""
 
 
-@pytest.mark.parametrize("name", OF_EACH_KIND)
+@pytest.mark.parametrize(
+    "name", ["llama", "gemma3", pytest.param("mamba", marks=pytest.mark.alike), *EMBEDDED]
+)
 async def test_whole_responses_follow_the_log_probabilities_that_they_tell(name, language_models):
     lm = language_models(name)
     holds, evidence = await run_law(verify_log_probs, lm.with_sampling(NARROW))
@@ -342,9 +347,10 @@ EMBEDDED_RM = ["embedded"] if (ASSETS / "models" / "rm").is_dir() else []
 OF_TEXTS = ["mood", "plain", "length:12", "contains:sun"]
 SHIPPED_RMS = [*EMBEDDED_RM, *OF_TEXTS]
 TORCH_RMS = [*REWARD_MODELS, "llama+ids", *EMBEDDED_RM]
+ALL_RMS = ["rule", "composite", *OF_TEXTS, *TORCH_RMS]
 
 
-@pytest.mark.parametrize("name", ["rule", "composite", *OF_TEXTS, *TORCH_RMS])
+@pytest.mark.parametrize("name", others_alike(RM_KINDS, *ALL_RMS))
 async def test_a_reward_model_obeys_its_law(name, reward_models, language_models):
     holds, evidence = await run_law(verify_reward, language_models("llama"), reward_models(name))
     assert holds, evidence
@@ -358,7 +364,7 @@ async def responses(language_models):
     return [*sampled, *(Response((), text, True) for text in texts)]
 
 
-@pytest.mark.parametrize("name", ["rule", "composite", *OF_TEXTS, *TORCH_RMS])
+@pytest.mark.parametrize("name", others_alike(RM_KINDS, *ALL_RMS))
 async def test_one_by_one_scores_equal_those_of_a_batch(name, reward_models, responses):
     rm = reward_models(name)
     together = await asyncio.gather(*(rm.score(PROMPT, response) for response in responses))
@@ -368,7 +374,7 @@ async def test_one_by_one_scores_equal_those_of_a_batch(name, reward_models, res
     assert len({float(r) for r in together}) > 1
 
 
-@pytest.mark.parametrize("name", TORCH_RMS)
+@pytest.mark.parametrize("name", others_alike(RM_KINDS, *TORCH_RMS))
 async def test_a_score_is_the_logit_of_a_plain_forward(name, reward_models, responses, folders):
     rm = reward_models(name)
     architecture = name.removesuffix("+ids")
@@ -406,7 +412,7 @@ async def test_shared_ids_are_scored_as_they_are_and_foreign_ones_as_text(
     assert rm.render(PROMPT, foreign) == reward_models("llama").render(PROMPT, foreign)
 
 
-@pytest.mark.parametrize("name", [*REWARD_MODELS, *EMBEDDED_RM])
+@pytest.mark.parametrize("name", others_alike(RM_KINDS, *REWARD_MODELS, *EMBEDDED_RM))
 async def test_the_longest_conversation_is_scored_whole_and_a_longer_one_refused(
     name, reward_models
 ):

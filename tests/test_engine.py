@@ -28,6 +28,7 @@ from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
 
 PROMPT = "What is 12 + 5?"
+STEPS = 12
 OTHER = "Name three colours, and say why you chose them."
 
 
@@ -57,7 +58,7 @@ def lm(folder):
     model.close()
 
 
-async def trajectory(lm, rm, *, chain=3, prompt=PROMPT, steps=25, seed=11):
+async def trajectory(lm, rm, *, chain=3, prompt=PROMPT, steps=STEPS, seed=11):
     steps_of = run_chain(lm, rm, prompt, beta=0.7, steps=steps, seed=seed, chain=chain)
     return bits([step async for step in steps_of])
 
@@ -86,13 +87,13 @@ async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_o
     alone = await trajectory(lm, rm)
 
     in_company = []
-    async for step in run_chains(lm, rm, PROMPT, n_chains=32, beta=0.7, steps=25, seed=11):
+    async for step in run_chains(lm, rm, PROMPT, n_chains=32, beta=0.7, steps=STEPS, seed=11):
         if step.chain == 3:
             in_company.append(step)
     assert bits(in_company) == alone
 
     hot = lm.with_sampling(Sampling(temperature=2.0, top_p=0.9, max_new_tokens=60))
-    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=8, seed=k) for k in range(40)]
+    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=4, seed=k) for k in range(40)]
     assert (await asyncio.gather(trajectory(lm, rm), *crowd))[0] == alone
     assert await trajectory(lm, rm) == alone
 

@@ -30,17 +30,19 @@ BUDGET = 4
 """Samples of a problem of a shipped set that are drawn again."""
 
 
-def kind_of(path: Path) -> str:
-    """What a set's run has beside the usual settings, or else its problems."""
-    problems, _, variant = path.stem.partition("-")
-    return variant or problems.partition("@")[0]
-
-
-FIRST = {kind_of(path): path for path in reversed(SETS)}.values()
+KINDS = (
+    *(f"in_distribution{kind}" for kind in ("", "-power", "-sharp", "-weak")),
+    *("inventory-block", "inventory-entropy", "long", "writing"),
+)
+"""Each target, reward and move, and each kind of text; the rest have other problems or numbers."""
 EACH_SET = [
-    pytest.param(path, 2, id=path.stem)
-    if path in FIRST
-    else pytest.param(path, 1, id=path.stem, marks=pytest.mark.alike)
+    pytest.param(
+        path,
+        # the second problem's seed is derived from its place
+        2 if path.stem == "in_distribution" else 1,
+        id=path.stem,
+        marks=[] if path.stem in KINDS else pytest.mark.alike,
+    )
     for path in SETS
 ]
 """The shipped sets, and of how many of their problems the draws are repeated."""

@@ -93,25 +93,40 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
     places = pool.rank[subsets(len(pool.answer), n, SHUFFLES if rule.score else UNWEIGHTED)]
     if not in_pairs:
         places.sort(axis=1)
-    reward = pool.reward[places]
-    if rule.score is None:
-        weight = np.full((1, *places.shape), 1 / n)
-    else:
-        column = np.array(betas, dtype=np.float64)[:, None, None]
-        tilt = pool.tilt[places][None]
-        weight = rule.score(
-            DrawTable(reward[None], column, tilt, lambda: pool.answer[places][None])
+    weight = _weights(pool, places, rule, betas[:1])
+    mean = float((weight[0] * pool.reward[places]).sum() / len(places))
+    if in_pairs:
+        return np.array([_pairs(pool, rule, beta) for beta in betas]), mean
+    right = pool.right[places]
+    # weights decide only where some samples of a subset are right and others wrong
+    mixed = right.any(axis=1) & ~right.all(axis=1)
+    shares = np.tile(right[:, 0].astype(np.float64), (len(betas), 1))
+    if mixed.any():
+        places = places[mixed]
+        weight = weight[:, mixed] if len(betas) == 1 else _weights(pool, places, rule, betas)
+        in_vote = rule.picks == "vote"
+        shares[:, mixed] = (
+            _shares(pool, places, weight) if in_vote else (weight * right[mixed]).sum(axis=-1)
         )
+    return shares.mean(axis=1), mean
+
+
+def _weights(pool: Pool, places: Array, rule: Rule, betas: tuple[float, ...]) -> Array:
+    """The weight of each sample of each subset, shape [betas or 1, subsets, n]."""
+    if rule.score is None:
+        return np.full((1, *places.shape), 1 / places.shape[1])
+    weight = rule.score(
+        DrawTable(
+            pool.reward[places][None],
+            np.array(betas, dtype=np.float64)[:, None, None],
+            pool.tilt[places][None],
+            lambda: pool.answer[places][None],
+        )
+    )
     if rule.picks == "draw":
         weight = weight >= weight.max(axis=-1, keepdims=True)
         weight = weight / weight.sum(axis=-1, keepdims=True)
-    mean = float((weight[0] * reward).sum() / len(places))
-    if rule.picks == "draw":
-        right = (weight * pool.right[places]).sum(axis=-1).mean(axis=-1)
-        return np.broadcast_to(right, len(betas)), mean
-    if in_pairs:
-        return np.array([_pairs(pool, rule, beta) for beta in betas]), mean
-    return _shares(pool, places, weight), mean
+    return weight
 
 
 def _pairs(pool: Pool, rule: Rule, beta: float) -> float:
@@ -124,7 +139,7 @@ def _pairs(pool: Pool, rule: Rule, beta: float) -> float:
 
 
 def _shares(pool: Pool, places: Array, weight: Array) -> Array:
-    """How often the answer with the most weight is right, shape [betas]; ties share.
+    """How far the answer with the most weight is right, shape [betas, subsets]; ties share.
 
     Args:
         places: of the samples of each subset, ascending, shape [subsets, n].
@@ -146,6 +161,4 @@ def _shares(pool: Pool, places: Array, weight: Array) -> Array:
     best = np.maximum.reduceat(support, starts, axis=1)
     leads = support >= (best - ROUNDING * np.abs(best))[:, row]
     right_leads = np.add.reduceat(leads & right, starts, axis=1, dtype=np.float64)
-    return np.asarray(
-        (right_leads / np.add.reduceat(leads, starts, axis=1, dtype=np.float64)).mean(axis=1)
-    )
+    return np.asarray(right_leads / np.add.reduceat(leads, starts, axis=1, dtype=np.float64))
