@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from browser import serve
+from cases import RICHEST, cases_of
 
 import app
 from components.learn.exhibit import build_exhibit
@@ -66,6 +67,24 @@ def test_every_stop_shows_what_it_speaks_of(stop):
         assert bool(exhibit["walk"]) != (stop.highlight == "time" and bool(stop.ask))
     other = build_exhibit(STOPS[0].values[0] if stop.at.page != "watch" else STOPS[-1].values[0])
     assert any(part not in seen_in(other) for part in needed(stop))  # or nothing would be tested
+
+
+def test_the_richest_lessons_have_every_kind_of_question_page_and_figure():
+    def kinds_of(lesson):
+        stops = lesson.stops
+        figures = [build_exhibit(stop, answered=True) for stop in stops]
+        places = [stop.ask.then if stop.ask else stop.at for stop in stops]
+        return {
+            *(stop.ask.kind for stop in stops if stop.ask),
+            *(place.page for place in places),
+            *(kind for figure in figures for kind, parts in figure.items() if parts),
+        }
+
+    lessons = load_lessons()
+    all_kinds = set().union(*map(kinds_of, lessons.values()))
+    assert all_kinds == set().union(*(kinds_of(lessons[name]) for name in RICHEST))
+    without_results = [kinds_of(lessons[name]) for name in RICHEST if name != "worth"]
+    assert all_kinds - set().union(*without_results) == {"results", "compare"}
 
 
 @pytest.mark.parametrize("stop", QUESTIONS)
@@ -261,32 +280,25 @@ def real_app():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_last_row(
-    visit, real_app
+    visit, real_app, lesson
 ):
-    lessons = load_lessons()
-    page = await visit(f"{real_app}?lesson=one-step&present=1", width=1280, height=720, first=True)
-    await page.wait_for_selector(".pr-line")
-    await page.evaluate("document.querySelector('#tab-learn-button').click()")
-    await page.wait_for_selector(".learn-list li", state="attached")
-    start = """(title) => [...document.querySelectorAll('.learn-list li')]
-      .find((row) => row.querySelector('h3').textContent === title)
-      .querySelector('button').click()"""
+    address = f"{real_app}?lesson={lesson.name}&present=1"
+    page = await visit(address, width=1280, height=720, first=True)
     faults: dict[str, list[str]] = {}
-    for name, lesson in lessons.items():
-        await page.evaluate(start, lesson.title)
-        for k, stop in enumerate(lesson.stops):
-            for answered in (False, True)[: 1 + bool(stop.ask)]:
-                for size in SIZES:
-                    await page.set_viewport_size(size)
-                    width = size["width"]
-                    await page.wait_for_function(SETTLED, arg=[name, k, answered, width])
-                    state = f"{name} {k + 1}{' answered' * answered} {width}"
-                    faults[state] = await page.evaluate(FAULTS, least_of(page))
-                await page.keyboard.press("PageDown")
-        await page.wait_for_selector(f".pr-words >> text={lesson.end[:30]}")  # the summary
-        faults[f"{name}: the end"] = await page.evaluate(FAULTS, least_of(page))
+    for k, stop in enumerate(lesson.stops):
+        for answered in (False, True)[: 1 + bool(stop.ask)]:
+            for size in SIZES:
+                await page.set_viewport_size(size)
+                width = size["width"]
+                await page.wait_for_function(SETTLED, arg=[lesson.name, k, answered, width])
+                state = f"{k + 1}{' answered' * answered} {width}"
+                faults[state] = await page.evaluate(FAULTS, least_of(page))
+            await page.keyboard.press("PageDown")
+    await page.wait_for_selector(f".pr-words >> text={lesson.end[:30]}")  # the summary
+    faults["the end"] = await page.evaluate(FAULTS, least_of(page))
     assert {state: each for state, each in faults.items() if each} == {}
     await page.add_style_tag(content=".pr-words { width: 900px !important }")
     control = await page.evaluate(FAULTS, least_of(page))
