@@ -10,8 +10,6 @@ from PIL import Image
 from test_dictionary import contrast
 from test_page_mistakes import API, STILL
 
-from components.lab.page import ANCHORS
-
 READY = {
     "watch": ".qp-bead",
     "compare": "#compare-histograms .main-svg",
@@ -40,12 +38,18 @@ def stands_out(picture: bytes) -> float:
     return max(contrast(ground, each) for each in row)
 
 
+WIDE, NARROW, DARK = (1280, False), (390, True), (1280, True)
+LOOKS = {"first": ([WIDE, NARROW], [WIDE, NARROW]),
+         "others": ([DARK, (768, False), (390, False)], [NARROW, WIDE])}  # fmt: skip
+"""Widths, and whether the page is dark: of a page as a whole, and of its other states in turn."""
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("looks", ["first", pytest.param("others", marks=pytest.mark.alike)])
 @pytest.mark.asyncio(loop_scope="session")
-async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed_results):
+async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed_results, looks):
     page = await visit(toy_app)
     fold = "document.querySelector('#{} .q-fold button').click()".format
-    section = "document.querySelectorAll('#lab-opened input')[{}].click()".format
     # what is done, and what it shows; a page's first is looked at as a whole
     opened = {
         "watch": [(f"{API}.seek(7)", "body"),
@@ -54,10 +58,10 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed
                   ("QAlignShell.drawer(true)", "#watch-drawer"),
                   (fold("watch-drawer"), "#watch-drawer")],
         "compare": [("0", "body"), (fold("compare"), "#compare")],
-        "lab": [("0", "body"),
-                *((section(k), f"#lab-section-{anchor}") for k, anchor in enumerate(ANCHORS) if k)],
+        "lab": [("0", "body")],  # its sections: tests/test_lab_page.py
         "results": [("0", "body")],
     }  # fmt: skip
+    of_page, of_states = LOOKS[looks]
     violations = set()
     for name, states in opened.items():
         await page.click(f"#tab-{name}-button")
@@ -66,19 +70,15 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed
         for turn, (state, part) in enumerate(states):
             await page.evaluate(state)
             await page.wait_for_selector(part)
-            if name == "lab":  # and its figure
-                await page.wait_for_selector(f"{part} .main-svg")
-            # a look begins with the width that the one before it ended with
-            looks = [(390, True), (1280, False)] if turn % 2 else [(1280, False), (390, True)]
-            if part == "body":  # the dark changes colours, and those have no width
-                looks = [(1280, False), (1280, True), (768, False), (390, False)]
-            for width, dark in looks:
+            for width, dark in of_page if part == "body" else [of_states[turn % 2]]:
                 await page.set_viewport_size({"width": width, "height": 900})
                 await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
                 await page.evaluate(STILL)
-                only = ["color-contrast", "link-in-text-block"] if dark and part == "body" else None
+                # the dark changes colors, and those have no width
+                only = ["color-contrast", "link-in-text-block"] if (width, dark) == DARK else None
                 report = await find_violations(page, part, only)
                 violations |= {(name, rule, html) for rule, html in report}
+                assert await page.locator(".modebar-btn >> visible=true").count() == 0
                 if dark and part == "body" and name in FAINT:
                     assert stands_out(await page.locator(FAINT[name]).screenshot()) >= 3, name
         await page.set_viewport_size({"width": 1280, "height": 900})

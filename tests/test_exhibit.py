@@ -283,7 +283,7 @@ def real_app():
 @pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_last_row(
-    visit, real_app, lesson
+    visit, real_app, summed_results, lesson
 ):
     address = f"{real_app}?lesson={lesson.name}&present=1"
     page = await visit(address, width=1280, height=720, first=True)

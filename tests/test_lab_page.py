@@ -12,7 +12,7 @@ import gradio as gr
 import numpy as np
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, hear, serve
+from browser import PATIENCE, find_violations, hear, serve
 
 from components.common.options import queued
 from components.common.static_routes import routes
@@ -279,21 +279,6 @@ async def test_no_figure_has_a_toolbar_over_its_legend(lab) -> None:
     assert await lab.locator(".modebar-btn >> visible=true").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("tab", "figures"),
-    [
-        ("compare", ["#compare-curves .main-svg", "#compare-histograms .main-svg"]),
-        ("results", ["#results-beta svg.chart"]),
-    ],
-)
-@pytest.mark.asyncio(loop_scope="session")
-async def test_no_figure_of_other_pages_has_a_toolbar_either(visit, toy_app, tab, figures) -> None:
-    page = await visit(f"{toy_app}?tab={tab}", width=390)
-    for figure in figures:
-        await page.wait_for_selector(f"{figure} >> nth=0")
-    assert await page.locator(".modebar-btn >> visible=true").count() == 0
-
-
 COLLIDING = """() => [...document.querySelectorAll('.js-plotly-plot')].flatMap((plot) => {
     const labels = [...plot.querySelectorAll('.xtick text')].filter((one) => one.checkVisibility());
     const boxes = labels.map((one) => [one.textContent, one.getBoundingClientRect()]);
@@ -302,20 +287,6 @@ COLLIDING = """() => [...document.querySelectorAll('.js-plotly-plot')].flatMap((
     ).map(([b]) => `${plot.id}: ${a}${b}`));
 })"""
 """Labels of a horizontal axis that lie over each other, in the figures that are seen."""
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.asyncio(loop_scope="session")
-async def test_no_labels_of_an_axis_lie_over_each_other(visit, toy_app, width) -> None:
-    page = await visit(f"{toy_app}?tab=lab&lab-opened=Convergence", width=width)
-    for section in SECTIONS:
-        await open_section(page, section.name)
-        for figure in section.figures:
-            await page.wait_for_selector(f"#lab-{figure} .main-svg >> nth=0")
-        assert await page.evaluate(COLLIDING) == []
-    # labels that are pushed together are found
-    await page.add_style_tag(content=".xtick text { font-size: 60px !important; }")
-    assert await page.evaluate(COLLIDING)
 
 
 FITS = """(plot) => {
@@ -624,7 +595,7 @@ CUT = """[...document.querySelectorAll('.lab-plot .xtitle')].filter((node) => {
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_lab_opens_on_beta_and_all_figures_are_on_the_first_screen_and_do_not_jump(
+async def test_each_section_is_on_the_first_screen_accessible_and_whole_and_does_not_jump(
     visit, toy_app
 ) -> None:
     page = await visit(f"{toy_app}?tab=lab", height=800)
@@ -646,11 +617,17 @@ async def test_the_lab_opens_on_beta_and_all_figures_are_on_the_first_screen_and
             assert box["y"] == before["y"], section.name
             assert box["height"] == before["height"], section.name
             assert box["y"] + box["height"] <= height, section.name
-            await page.locator(f"#lab-{with_numbers}.js-plotly-plot").wait_for()
+            for figure in section.figures:
+                await page.wait_for_function(FITS, arg=f"lab-{figure}")
             numbers = page.locator(f"#lab-{with_numbers}-open").get_by_text("Show the numbers")
             await numbers.wait_for()
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
             assert await page.locator(f"#lab-{with_numbers} .xtitle").count()
             await page.wait_for_function(f"() => !{CUT}.length")
+            assert await page.evaluate(COLLIDING) == []
+            assert await find_violations(page, f"#lab-section-{section.anchor}") == []
     await page.get_by_text("Show the numbers").locator("visible=true").first.click()
     await page.locator(".lab-table table:visible").first.wait_for()
+    # labels that are pushed together are found
+    await page.add_style_tag(content=".xtick text { font-size: 60px !important; }")
+    assert await page.evaluate(COLLIDING)
