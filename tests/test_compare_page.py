@@ -33,7 +33,8 @@ from qalign_study.measure.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_study.measure.curves import curves, paired
+from qalign_study.measure.curves import curves
+from qalign_study.measure.differences import paired
 from qalign_study.measure.record import draws_of
 from qalign_study.sets.generated import kind_of
 from qalign_study.sheet.convergence import trust

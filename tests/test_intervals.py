@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import binomtest
 from test_report import point
 
-from qalign_study.measure.curves import averaged, best_of, difference
+from qalign_study.measure.curves import averaged
+from qalign_study.measure.differences import best_of, difference
 from qalign_study.measure.intervals import (
     FEW,
     NARROW,

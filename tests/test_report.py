@@ -28,8 +28,9 @@ from qalign_study.measure.cross_validated_beta import (
     cross_validated,
     part_of,
 )
-from qalign_study.measure.curves import Curve, Point, averaged, curves, difference, level_n, paired
+from qalign_study.measure.curves import Curve, Point, averaged, curves
 from qalign_study.measure.diagnostics import near_misses
+from qalign_study.measure.differences import difference, level_n, paired
 from qalign_study.measure.intervals import Difference, Measured, paired_difference, share_of
 from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.record import Record, prices

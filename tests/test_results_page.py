@@ -33,7 +33,8 @@ from components.results.sheet import (
 )
 from qalign_core.assets import ASSETS
 from qalign_core.run import Run
-from qalign_study.measure.curves import Point, paired
+from qalign_study.measure.curves import Point
+from qalign_study.measure.differences import paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import COLUMNS, Compared, Evaluated, Group, Report
 from qalign_study.measure.results import pack, results_in, unpack

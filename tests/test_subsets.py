@@ -11,7 +11,8 @@ from browser import ROOT
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import RULES
-from qalign_study.measure.curves import curves, pairs
+from qalign_study.measure.curves import curves
+from qalign_study.measure.differences import pairs
 from qalign_study.measure.results import unpack
 from qalign_study.measure.subsets import MOST, SHUFFLES, Pool, subsets, votes
 

@@ -12,7 +12,8 @@ from qalign_core.decide.rules import (
     plain_vote,
     weighted_vote,
 )
-from qalign_study.measure.curves import Curve, Point, difference, pairs
+from qalign_study.measure.curves import Curve, Point
+from qalign_study.measure.differences import difference, pairs
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.record import generated
 from qalign_study.measure.report import Evaluated

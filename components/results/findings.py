@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from qalign_core.decide.rules import RULES, chain_vote
 from qalign_core.run import Run
 from qalign_study.export.dictionary import Idea
-from qalign_study.measure.curves import Point, difference, paired
+from qalign_study.measure.curves import Point
+from qalign_study.measure.differences import difference, paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.sheet.figures import of
 from qalign_study.sheet.words import (

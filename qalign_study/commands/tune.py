@@ -15,7 +15,7 @@ from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost
 from qalign_study.commands import shared
-from qalign_study.measure.curves import difference
+from qalign_study.measure.differences import difference
 from qalign_study.measure.tuning import Tried, Tuned, check_tuning, tune_beta, tune_sharpness
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.text import format_value

@@ -39,8 +39,9 @@ from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
 from qalign_study.export.dictionary import ideas
 from qalign_study.lessons.curves import curves_of
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
-from qalign_study.measure.curves import Point, paired
+from qalign_study.measure.curves import Point
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
+from qalign_study.measure.differences import paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.sheet.convergence import trust
 from qalign_study.sheet.evaluated import FOLDER, summarise

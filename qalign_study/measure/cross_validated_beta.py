@@ -21,14 +21,8 @@ import numpy as np
 
 from qalign_core.decide.rules import RULES
 from qalign_core.types import Array
-from qalign_study.measure.curves import (
-    Curve,
-    Point,
-    own_curves,
-    pairs,
-    resampled_weights,
-    weighted_at,
-)
+from qalign_study.measure.curves import Curve, Point, own_curves, weighted_at
+from qalign_study.measure.differences import pairs, resampled_weights
 from qalign_study.measure.intervals import band_of_share
 from qalign_study.measure.record import Draws
 

@@ -1,13 +1,9 @@
 """What more compute buys: every method at budgets of increasing size, with 95 % bands.
 
-One function for one prompt and for a whole set, since a prompt is a set of one. Only
-the source of the band differs. Over a set, problems are resampled: the band shows what other
-problems would have given. For one prompt, draws are resampled: samples one by one, and states in
-blocks of neighbors, since neighbors are alike.
-
-Methods that ran on the same problems are compared by their paired differences over problems. Two
-bands that overlap say little: both hold how much easier one problem is than another, which is the
-same for both methods. The difference problem by problem does not.
+One function for one prompt and for a whole set, since a prompt is a set of one. Only the source of
+the band differs. Over a set, problems are resampled: the band shows what other problems would have
+given. For one prompt, draws are resampled: samples one by one, and states in blocks of neighbors,
+since neighbors are alike. `differences` compares the points of two methods.
 """
 
 import math
@@ -19,15 +15,13 @@ from typing import Any
 import numpy as np
 
 from qalign_core.chain.cost import CostModel, n_at_budget
-from qalign_core.decide.rules import RULES, DrawTable, Rule, chain_vote
+from qalign_core.decide.rules import RULES, DrawTable, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
-    Difference,
     band,
     band_of_share,
-    paired_difference,
     resampled_problems,
     resampled_sets,
 )
@@ -43,6 +37,8 @@ RESAMPLES = 40
 """Resamples of a single prompt's draws for the bands."""
 MOST_DRAWS = 300_000
 """Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
+SAME_PRICE = 0.03
+"""How far apart, relatively, two prices may be to count as equal compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,7 @@ def curves(
     records = draws.records
     if not records:
         raise InvalidSetting("no problem is done yet; the same 'evaluate' command continues")
-    sizes = () if cuts else _sizes(draws, ns)
+    sizes = () if cuts else numbers_of_samples(draws, ns)
     rng = np.random.default_rng(0)
     resampled = resampled_problems(rng, len(records), 1 if cuts else N_BOOTSTRAP)
 
@@ -358,7 +354,7 @@ def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, A
         draws: of a set with samples.
         betas: of the weights.
     """
-    shares: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
+    shares: dict[int, list[Array]] = {n: [] for n in numbers_of_samples(draws)}
     for record in draws.records:
         problem = _Problem(draws, record)
         for n, values in shares.items():
@@ -366,7 +362,7 @@ def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, A
     return {n: np.array(values).T for n, values in shares.items()}
 
 
-def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
+def numbers_of_samples(draws: Draws, ns: Sequence[int] | None = None) -> list[int]:
     """The numbers of samples asked for, ascending; default powers of two up to all of them."""
     if draws.has_pool:
         size = min(len(record.pool_reward) for record in draws.records)
@@ -458,62 +454,12 @@ def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[i
     return (times + length * chains).reshape(*shape, -1)
 
 
-SAME_PRICE = 0.03
-"""How far apart, relatively, two prices may be to count as equal compute."""
+# --- several sets: their average --------------------------------------------------------------
 
 
 def is_level(one: Point, other: Point) -> bool:
     """Whether two points cost the same."""
     return abs(one.spent - other.spent) <= SAME_PRICE * other.spent
-
-
-@lru_cache(maxsize=4096)
-def difference(one: Point, other: Point) -> Difference:
-    """The paired difference of two points of the same problems, `one` minus `other`.
-
-    Raises:
-        InvalidSetting: they are not of the same number of problems.
-    """
-    if len(one.each) != len(other.each) or not one.each:
-        raise InvalidSetting(
-            f"paired differences need the same problems, got {len(one.each)} and "
-            f"{len(other.each)}; give two points of one set's curves"
-        )
-    values, other_values = np.array(one.each), np.array(other.each)
-    more: Any = {"n": other.n, "spent": other.spent, "strata": one.strata}
-    return paired_difference(one.method, other.method, values, other_values, **more)
-
-
-def resampled_weights(point: Point) -> Array:
-    """The weight of each problem when problems are resampled, shape [times, problems].
-
-    All points of the same problems have the same weights, so that what they share cancels. For an
-    average over sets, problems are resampled within each set, and each set counts the same.
-    """
-    return resampled_sets(point.strata or (len(point.each),))
-
-
-def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:
-    """The points of two methods of one set at each budget at which they cost the same, by n."""
-    others = {p.n: p for p in points if p.method == b}
-    matches = [(p, others[p.n]) for p in points if p.method == a and p.n in others]
-    return sorted((pair for pair in matches if is_level(*pair)), key=lambda pair: pair[0].n)
-
-
-def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
-    """The differences of two methods of one set, at each budget at which they cost the same."""
-    return (difference(*pair) for pair in pairs(points, a, b))
-
-
-def last_paired(draws: Draws, a: Curve, b: Curve) -> Difference | None:
-    """Return the difference at the largest budget at which two methods of a set cost the same.
-
-    It computes no smaller budgets, unlike `paired` of all curves.
-    """
-    for n in reversed(_sizes(draws, None) if draws.records else ()):
-        for each in paired(curves(draws, ns=[n]), a, b):
-            return each
-    return None
 
 
 def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
@@ -550,15 +496,3 @@ def _is_of_samples(method: Curve) -> bool:
     """True for the curves that are decided from samples."""
     rule = RULES.get(own_curves().get(method, method))
     return rule is None or rule.draws == "pool"
-
-
-def level_n(points: Sequence[Point]) -> int | None:
-    """The largest n at which the chain has spent what n samples cost; None if there is none."""
-    return max((one.n for one, _ in pairs(points, chain_vote.id, "any")), default=None)
-
-
-def best_of(points: Sequence[Point]) -> Curve | None:
-    """The method that is ahead of each of the others, by their paired differences; None if none."""
-    top = max(points, key=lambda p: p.value)
-    others = [difference(top, p).verdict for p in points if p is not top]
-    return top.method if others and set(others) == {"ahead"} else None

@@ -12,7 +12,8 @@ import numpy as np
 
 from qalign_core.decide.rules import best_reward
 from qalign_core.types import Array
-from qalign_study.measure.curves import Curve, Point, difference, pairs, resampled_weights
+from qalign_study.measure.curves import Curve, Point
+from qalign_study.measure.differences import difference, pairs, resampled_weights
 from qalign_study.measure.intervals import LEAST, Difference, band
 
 

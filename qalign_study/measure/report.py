@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 from qalign_core.decide.rules import RULES, chain_vote
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.cross_validated_beta import cross_validated
-from qalign_study.measure.curves import (
-    Curve,
-    Point,
-    averaged,
-    best_of,
-    curves,
-    is_level,
-    level_n,
-    own_curves,
-    paired,
-)
+from qalign_study.measure.curves import Curve, Point, averaged, curves, is_level, own_curves
+from qalign_study.measure.differences import best_of, level_n, paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.results import Results
 from qalign_study.sets.folder import digest_of, trace_path

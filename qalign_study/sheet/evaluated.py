@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import chain_vote, weighted_vote
-from qalign_study.measure.curves import curves, difference, last_paired
+from qalign_study.measure.curves import curves
+from qalign_study.measure.differences import difference, last_paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Evaluated, evaluated
 from qalign_study.measure.results import Results, load_results
