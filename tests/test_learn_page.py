@@ -237,6 +237,55 @@ async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_ac
         await page.click(".learn-next")
 
 
+async def test_a_call_that_fails_says_so_in_one_sentence_and_leaves_the_page_usable(
+    visit, visitors, toy_app
+):
+    refused = {"check", "run", "recorded", "diagnose", "link_of"}
+
+    async def refuse(route):
+        name = route.request.post_data_json["fn_name"]
+        await (route.abort() if name in refused else route.continue_())
+
+    await visitors.route("**/component_server/**", refuse)
+    page = await visit(f"{toy_app}?lesson=trust&stop=5", first=True)
+    silent = "because the server did not answer; go to another stop and back to try again."
+    fault = page.locator(".learn-panel .learn-fault[role=alert]")
+    await fault.wait_for()
+    assert await fault.text_content() == f"The recorded run did not load {silent}"
+    await page.click(".learn-quiet >> text=Show me")
+    await page.wait_for_selector(".learn-fault >> text=Your prediction was not checked because")
+    refused.discard("check")
+    await page.click(".learn-quiet >> text=Show me")  # the run is still refused
+    await page.wait_for_selector(".learn-next:enabled >> text=Next")
+    assert await fault.text_content() == f"The recorded run did not load {silent}"
+    explanation = check_prediction(LESSONS["trust"].stops[4], "")["explanation"]
+    assert await page.text_content(".learn-status") == explanation
+    refused.discard("run")
+    await page.click(".learn-next")
+    await page.wait_for_function(f"() => {API}.trace.chains.length > 1")
+    await fault.wait_for(state="detached")
+    await page.click(".learn-back")
+    await titled(page, LESSONS["trust"].stops[4].title)
+
+    # an outcome of an earlier visit
+    refused.add("check")
+    again = await visit_again(page, f"{toy_app}?lesson=trust&stop=5")
+    hear(again, page.errors)
+    await again.wait_for_selector(".learn-fault")
+    text = await again.text_content(".learn-fault")
+    assert text == f"The outcome of your prediction did not load {silent}"
+    await again.click(".learn-quiet >> text=Leave")
+
+    # and the calls of other parts of the page
+    await again.evaluate(f"{API}.openTab('diagnostics')")
+    await again.wait_for_selector(".qp-view >> text=The server did not answer; try again.")
+    await again.evaluate("document.querySelector('[data-name=climb]').click()")
+    await again.wait_for_selector(".qp-note >> text=The server did not answer; try again.")
+    await visitors.unroute("**/component_server/**", refuse)
+    assert {error for error in page.errors if "Failed to load resource" not in error} == set()
+    page.errors.clear()  # the browser's own line about each request that was refused
+
+
 async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, toy_app):
     page = await visit(f"{toy_app}?tab=learn", first=True)
     row = page.locator(".learn-list li", has_text=LESSONS["one-step"].title)

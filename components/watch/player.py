@@ -15,17 +15,18 @@ from components.common.rpc import server_functions
 # The quoted names are the events that Python can listen to.
 SCRIPT = """
 const shell = window.QAlignShell;
+const calls = shell.answering(server);
 const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   text: props.recorded, name: props.recorded_name,
   place: shell.linked ? null : shell.place,
   onseek: shell.seek,
-  actions: shell.actions(server),
-  enough: (view) => shell.enough(server.diagnose, view),
-  again: server.redraw_step && ((view) => shell.redraw(server.redraw_step, api, view)),
+  actions: shell.actions(calls),
+  enough: (view) => shell.enough(calls.diagnose, view),
+  again: calls.redraw_step && ((view) => shell.redraw(calls.redraw_step, api, view)),
   run: () => document.querySelector("#watch-run").click(),
-  compare: shell.compare(() => api, server),
-  ask: server.score_texts && { score: server.score_texts, rewrite: server.rewrite_text },
-  extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
+  compare: shell.compare(() => api, calls),
+  ask: calls.score_texts && { score: calls.score_texts, rewrite: calls.rewrite_text },
+  extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(calls.diagnose, view)] },
 });
 if (window.QAlignLearn.waits) api.toggle(false);
 watch("value", () => api.stream(props.value));

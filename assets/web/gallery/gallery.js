@@ -1,5 +1,6 @@
 /* The gallery: recorded runs, each one click away. Their traces come when they are asked for. */
 import { builder } from "../dom.js";
+import { answering } from "../rpc.js";
 
 const { h, button } = builder("qg-");
 /** @type {HTMLDialogElement | null} */
@@ -26,6 +27,7 @@ let list = null;
  */
 function mount(host, entries, server) {
   const shell = /** @type {any} */ (window).QAlignShell;
+  const { recorded } = answering(server);
 
   /**
    * @param {string} name of an entry, or of a chain of a folder of results
@@ -37,8 +39,7 @@ function mount(host, entries, server) {
       shell.turn("compare");
       return;
     }
-    const reply = await server.recorded(name)
-      .catch(() => ({ error: "The server did not answer." }));
+    const reply = await recorded(name);
     if ("error" in reply) shell.tell(reply.error);
     else shell.recorded({ ...reply, name }, place);
   }

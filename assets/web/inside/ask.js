@@ -5,7 +5,6 @@
 /** @typedef {import("../player/player.js").Ask} Ask */
 
 const KEPT = 400; // texts
-const SILENT = "The server did not answer; try again.";
 
 // a newer question of this page ends an older one, and nobody else's
 const who = [...window.crypto.getRandomValues(new Uint8Array(8))].join("-");
@@ -16,8 +15,8 @@ const who = [...window.crypto.getRandomValues(new Uint8Array(8))].join("-");
  * @returns {Promise<T>} an error is one sentence
  */
 async function readReply(answer) {
-  const reply = /** @type {any} */ (await answer.catch(() => ({ error: SILENT })));
-  if (!reply || reply.error) throw new Error(reply?.error ?? SILENT);
+  const reply = /** @type {any} */ (await answer);
+  if (reply.error) throw new Error(reply.error);
   return reply;
 }
 

@@ -1,6 +1,7 @@
 /* The Theory lab: a section's words and figures, as the server wrote them. A figure's graph stays
    in the page and takes new data; plotly.js, which is large, is fetched with the first figure. */
-import { builder } from "../dom.js";
+import { builder, put } from "../dom.js";
+import { answering } from "../rpc.js";
 
 const { h } = builder("lab-");
 
@@ -11,8 +12,7 @@ const { h } = builder("lab-");
 // plotly.js would name clip paths and patterns by the page's address, which changes with the
 // settings: then they are not found. A plot that is to be exported names them by their ids alone.
 const CONFIG = { _exportedPlot: true };
-const UNANSWERED =
-  '{"words": ["The server did not answer: load the page again."], "figures": []}';
+const UNANSWERED = "The server did not answer; reload the page to try again.";
 /** @type {Promise<unknown> | null} */
 let plotly = null;
 /** plotly.js, once it is there; its module sets the name. */
@@ -60,7 +60,7 @@ function figure(section) {
   new ResizeObserver(() => {
     if (graph.offsetWidth !== width) draw();
   }).observe(graph);
-  plotly?.then(draw);
+  plotly?.then(draw, () => put(graph, UNANSWERED));
   return {
     tell(/** @type {Words} */ next) {
       table = next;
@@ -79,8 +79,8 @@ function figure(section) {
  * @param {HTMLElement} element Gradio's, with places for the words and for each figure
  * @param {{ value: string, plotly: string }} props
  * @param {(name: string, onChange: () => void) => void} watch
- * @param {{ initial?: (none: null) => Promise<string> }} server which has what the section shows
- *   until a setting changes, if it is the one that the page opens with
+ * @param {{ initial?: (none: null) => Promise<string | object> }} server which has what the section
+ *   shows until a setting changes, if it is the one that the page opens with
  */
 function mount(element, props, watch, server) {
   // without Gradio's module of it, plotly.js is in the page's head
@@ -100,8 +100,10 @@ function mount(element, props, watch, server) {
   watch("value", () => show(props.value));
   show(props.value);
   if (!props.value) {
-    server.initial?.(null).catch(() => UNANSWERED).then((initial) => {
-      if (!props.value) show(initial); // no setting has changed meanwhile
+    answering(server).initial?.(null).then((reply) => {
+      if (props.value) return; // a setting has changed meanwhile
+      if (typeof reply === "string") show(reply);
+      else put(wordsPlace, UNANSWERED);
     });
   }
 }

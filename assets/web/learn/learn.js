@@ -1,6 +1,7 @@
 /* The panel of lessons, among them the first pass. Texts and questions come from the server
    (components/learn); the visitor's answers stay in this browser. */
 import { builder, drawIcon, put, show } from "../dom.js";
+import { answering } from "../rpc.js";
 import { share } from "../shell/address.js";
 import { LESSON, STOP } from "../shell/links.js";
 import { fields } from "./ask.js";
@@ -56,7 +57,9 @@ const query = new URLSearchParams(window.location.search);
 const linked = query.get(LESSON) ?? ""; // the lesson that a link names
 /** A link to something, or a visitor who has seen the first pass, is not interrupted. */
 const isFirst = !isSeen() && [...query.keys()].every((key) => key === "__theme");
-const OFFLINE = "The server did not answer; try again.";
+const UNCHECKED = "Your prediction was not checked because the server did not answer; try again.";
+const NO_OUTCOME = unloaded("outcome of your prediction");
+const NO_RUN = unloaded("recorded run");
 const RUN = "run="; // the prefix of a run of the gallery in a lesson's `onward`
 const DRAWING = "The figure is being drawn…";
 
@@ -105,7 +108,7 @@ const question = h("form", {
   },
 });
 const status = h("p.status", { role: "status" });
-const fault = h("p.fault", { role: "alert" }); // above the page, where no lesson has come
+const fault = h("p.fault", { role: "alert" }); // in the panel, or above the page without one
 const back = button("back", { onclick: () => turn(k - 1) }, "Back");
 const unsaid = button("quiet", { onclick: () => check(true) }, "Show me");
 const next = button("next", { onclick: () => (waits() ? check() : turn(k + 1)) });
@@ -131,26 +134,45 @@ h("div.foot", live, back, unsaid, next, skip, never));
 
 document.addEventListener("keydown", onArrow);
 
+/** Return a function that is true as long as this stop of this lesson is shown. */
+function whetherHere() {
+  const [mine, at] = [lesson, k];
+  return () => lesson === mine && k === at;
+}
+
 const isFirstPass = () => lesson?.name === props.first?.name;
 const answers = () => (lesson ? progress(lesson.name).answers : {});
 /** True while a prediction has to be made before the outcome is shown. */
 const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
 
+/** @param {string} part of a stop */
+function unloaded(part) {
+  return `The ${part} did not load because the server did not answer; go to another stop and back `
+    + "to try again.";
+}
+
 /**
- * The same functions, which reject where the server did not answer: Gradio's resolve to nothing.
- * @param {Server} calls
- * @returns {Server}
+ * A reply of the server, which rejects where there is none.
+ * @template T
+ * @param {Promise<T>} call
+ * @returns {Promise<T>}
  */
-function answering(calls) {
-  /** @type {<Q, A>(call: (request: Q) => Promise<A>) => (request: Q) => Promise<A>} */
-  const checked = (call) => async (request) => {
-    const reply = await call(request);
-    if (/** @type {any} */ (reply)?.error ?? reply === undefined) throw new Error(OFFLINE);
-    return reply;
-  };
-  const { lesson: load, check: judge, run, exhibit } = calls;
-  return { lesson: checked(load), check: checked(judge), run: checked(run),
-    exhibit: exhibit && checked(exhibit) };
+async function replyOf(call) {
+  const reply = await call;
+  if (/** @type {any} */ (reply).error) throw new Error("no reply");
+  return reply;
+}
+
+/** Report below the stop what did not come. @param {string} sentence */
+function fail(sentence) {
+  put(fault, sentence);
+  status.after(fault);
+  QAlignLearn.onturn();
+}
+
+function clearFault() {
+  put(fault, "");
+  fault.remove();
 }
 
 /**
@@ -161,10 +183,9 @@ function answering(calls) {
  */
 async function open(name, focus = true, wanted = 0) {
   const { first } = props;
-  put(fault, "");
-  fault.remove();
+  clearFault();
   try {
-    lesson = first?.name === name ? first : await server.lesson(name);
+    lesson = first?.name === name ? first : await replyOf(server.lesson(name));
   } catch {
     const entry = props.list.find((each) => each.name === name);
     put(fault, `The lesson “${entry?.title}” did not load because the server did not answer; `
@@ -209,6 +230,7 @@ function close(forGood = false) {
   share(LESSON, "");
   share(STOP, "");
   light("");
+  clearFault();
   panel.remove();
   document.body.classList.remove("learn-open", "learn-first");
   makeRoom();
@@ -223,6 +245,7 @@ function close(forGood = false) {
 async function turn(to) {
   if (!lesson) return;
   const { stops } = lesson;
+  clearFault();
   const hasFocus = panel.contains(document.activeElement);
   k = Math.max(0, Math.min(stops.length, to));
   const over = k === stops.length;
@@ -248,11 +271,17 @@ async function turn(to) {
   // button that was pressed is gone.
   if ((form || over) && hasFocus) title.focus({ preventScroll: true });
   if (over) return light("");
+  const isHere = whetherHere();
   const at = k;
   const before = answers()[at];
   if (form && before) form.show(before.prediction, before.value);
-  if (before) ends[at] ??= await server.check({ lesson: lesson.name, stop: at, prediction: "" });
-  if (at === k) await move(before ? ends[at] : stop);
+  const request = { lesson: lesson.name, stop: at, prediction: "" };
+  try {
+    if (before) ends[at] ??= await replyOf(server.check(request));
+  } catch {
+    if (isHere()) fail(NO_OUTCOME);
+  }
+  if (isHere()) await move((before && ends[at]) ?? stop);
 }
 
 /**
@@ -311,24 +340,26 @@ async function check(givenUp = false) {
     put(status, "Predict first; a wrong guess costs nothing.");
     return;
   }
-  const at = k;
+  const isHere = whetherHere();
+  const [at, { name }] = [k, lesson];
   next.disabled = true;
+  clearFault();
   try {
-    ends[at] = await server.check({ lesson: lesson.name, stop: at, prediction });
+    ends[at] = await replyOf(server.check({ lesson: name, stop: at, prediction }));
   } catch {
-    if (k !== at) return;
+    if (!isHere()) return;
     buttons();
-    put(status, OFFLINE);
+    fail(UNCHECKED);
     return;
   }
   const { right, value, explanation } = ends[at];
   const words = prediction && form.label(prediction);
   const answer = { prediction, words, right, value, explanation };
-  remember(lesson.name, { answers: { ...answers(), [at]: answer } });
-  if (k !== at) return;
+  remember(name, { answers: { ...progress(name).answers, [at]: answer } });
+  if (!isHere()) return;
   if (ends[at].at.query) put(status, DRAWING);
   await move(ends[at]); // The explanation of a figure is never shown with the old figure.
-  if (k !== at || !form) return;
+  if (!isHere() || !form) return;
   form.show(prediction, value);
   showOutcome(answer);
   status.scrollIntoView({ block: "nearest" });
@@ -339,23 +370,32 @@ async function check(givenUp = false) {
 
 /** @param {{ at: Place, highlight: string }} to */
 async function move({ at, highlight }) {
-  const mine = k;
+  const isHere = whetherHere();
   const api = player();
-  const line = lesson?.runs[at.run] ?? "";
+  if (!lesson) return;
+  const line = lesson.runs[at.run] ?? "";
   makeRoom();
   if (isApart() && at.page !== "watch") return light(""); // the presenter shows its exhibit
   if (at.page === "watch" && api && !api.text.startsWith(line)) {
-    api.open(await server.run(at.run), "Recorded run");
+    let run = "";
+    try {
+      run = await replyOf(server.run(at.run));
+    } catch {
+      light("");
+      if (isHere()) fail(NO_RUN);
+      return;
+    }
+    if (!isHere()) return; // a stop reached since then shows another run
+    api.open(run, "Recorded run");
     /** @type {any} */ (window).QAlignShell?.adopt(); // A site of plain files has none.
   }
-  if (mine !== k || !lesson) return;
   const drawing = goTo(at, lead);
   const veil = waits() ? lesson.stops[k].ask?.veil : "";
   if (drawing && at.page === "results") {
     light(highlight, veil || highlight, DRAWING); // it may take seconds
   }
   await drawing;
-  if (mine === k && lesson) light(highlight, veil);
+  if (isHere()) light(highlight, veil);
 }
 
 /** Have the page scroll so that the panel does not cover the highlight. */
@@ -393,7 +433,7 @@ export const QAlignLearn = {
   get isAwaited() {
     return isAwaited;
   },
-  /** What happened to a lesson that did not load, and what to do; else "". */
+  /** What did not load, and what to do; else "". */
   get fault() {
     return fault.textContent;
   },
@@ -414,7 +454,8 @@ export const QAlignLearn = {
   back: () => turn(k - 1),
   again: () => turn(k),
   /** @type {NonNullable<Server["exhibit"]>} */
-  exhibit: (place) => /** @type {NonNullable<Server["exhibit"]>} */ (server.exhibit)(place),
+  exhibit: (place) => replyOf(/** @type {NonNullable<Server["exhibit"]>} */ (
+    server.exhibit)(place)),
   /** @type {(initial: Props, calls: Server, trigger: (event: string) => void) => void} */
   mount(initial, calls, trigger) {
     props = initial;

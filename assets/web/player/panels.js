@@ -311,7 +311,7 @@ export function summary(ask, redraw) {
       put(question, `Can I trust ${finished ? `all ${many(lastStep(trace), "step")}` : "it"}? `);
       put(trust, finished ? "" : "Known after the last step.");
       if (!finished) return;
-      ask(view).catch(() => "The server did not answer.").then((sentence) => {
+      ask(view).then((sentence) => {
         if (now === wanted) put(trust, sentence);
       });
     },

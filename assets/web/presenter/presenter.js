@@ -127,8 +127,8 @@ async function showStop() {
   if (!isOn()) return;
   const { now, isAwaited, fault } = QAlignLearn;
   root.toggleAttribute("data-lesson", Boolean(now || isAwaited || fault));
-  words.replaceChildren(...(now ? stopNodes(now) : isAwaited ? [h("h1", LOADING)]
-    : fault ? [h("p", { role: "alert" }, fault)] : []));
+  words.replaceChildren(...(now ? stopNodes(now) : isAwaited ? [h("h1", LOADING)] : []),
+    ...(fault ? [h("p", { role: "alert" }, fault)] : []));
   root.dataset.page = now?.at.page ?? "watch";
   const highlighted = Object.entries(FIGURES)
     .find(([, selector]) => selector === now?.highlight)?.[0];

@@ -37,8 +37,7 @@ export function downloadTrace(player) {
 export async function savePage(player, server, run, live, tell) {
   const text = player.text;
   const header = text.slice(0, text.indexOf("\n"));
-  const reply = await server.page_parts({ header, run, live })
-    .catch(() => ({ error: "The server did not answer." }));
+  const reply = await server.page_parts({ header, run, live });
   if ("error" in reply) {
     tell(`The page was not saved. ${reply.error}`);
     return;

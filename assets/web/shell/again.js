@@ -16,8 +16,7 @@ export async function redraw(call, { text }, { chain, t }) {
   const step = chain.steps[t];
   const header = text.slice(0, text.indexOf("\n"));
   const tokens = t ? chain.steps[step.old].ids : [];
-  const reply = await call({ who, header, chain: chain.id, t, tokens })
-    .catch(() => ({ error: "The server did not answer; try again." }));
+  const reply = await call({ who, header, chain: chain.id, t, tokens });
   if ("error" in reply) return reply.error;
   const isSame = reply.accepted === step.accepted && String(reply.tokens) === String(step.ids);
   if (!isSame) return "Drawn again, it differs: this server’s models are not those of the run.";

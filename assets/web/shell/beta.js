@@ -1,6 +1,7 @@
 /* The logarithmic slider for beta, with what beta means in plain numbers. */
 import { builder, put } from "../dom.js";
 import { plain } from "../player/words.js";
+import { answering } from "../rpc.js";
 
 /** @typedef {{ spread?: number, matching?: { n: number, beta: number }[], note?: string }} Facts */
 
@@ -51,6 +52,7 @@ function greed(beta, facts) {
  * @param {() => number[]} rewards of the model alone on the problem that the page shows
  */
 export function betaSlider(element, props, trigger, server, watch, rewards) {
+  const { beta_facts } = answering(server);
   const id = `${props.page}-beta-slider`;
   const slider = h("input", { type: "range", min: LOW, max: HIGH, step: 0.02, id });
   const aria = "Beta, as a number";
@@ -85,7 +87,7 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
   watch("value", refresh);
   host.addEventListener("focusin", async () => {
     const known = rewards().slice(0, MOST_REWARDS);
-    facts = known.length ? await server.beta_facts(known).catch(() => null) : null;
+    facts = known.length ? await beta_facts(known) : null;
     refresh();
   });
   refresh();

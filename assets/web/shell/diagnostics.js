@@ -65,13 +65,7 @@ export async function enough(ask, view) {
  * @param {View} view
  */
 export async function diagnostics(ask, view) {
-  /** @type {Report} */
-  let report;
-  try {
-    report = await ask(question(view));
-  } catch {
-    return [h("p.hint", "The server did not answer.")];
-  }
+  const report = await ask(question(view));
   if (report.error) return [h("p.hint", report.error)];
   const facts = report.facts.flatMap(({ name, value, meaning }) =>
     [h("dt", name), h("dd", h("b", value), " ", meaning)]);

@@ -31,6 +31,7 @@ import {
 } from "./links.js";
 import { decideAlone, explainBestOfN } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
+import { answering } from "../rpc.js";
 import { put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
@@ -193,8 +194,7 @@ function keepingStep(page, query) {
  * @param {Player} api
  * @param {Linker} server
  */
-const queryOf = ({ text }, server) => server.link_of(text.slice(0, text.indexOf("\n")))
-  .catch(() => ({ error: "The server did not answer." }));
+const queryOf = ({ text }, server) => server.link_of(text.slice(0, text.indexOf("\n")));
 
 /**
  * A file has taken the place of the run: the link has what draws its run again.
@@ -385,6 +385,7 @@ export const QAlignShell = {
   /** The run of the gallery that the link names. */
   wanted: opened[RUN],
   recorded,
+  answering,
   turn: openPage,
   tell(/** @type {string} */ sentence) {
     player()?.tell(sentence);
