@@ -34,7 +34,7 @@ from qalign_core.models.gguf_file import is_local
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.protocols import RewardModel
-from qalign_core.rewards.functions import CompositeReward, LeastReward, import_object, load_name
+from qalign_core.rewards.functions import CompositeReward, LeastReward, import_object
 from qalign_core.rewards.names import reward_named
 from qalign_core.run import DEFAULT_SAMPLING, Sampling
 from qalign_core.validation import first_line, read_field, read_file, short_repr
@@ -380,10 +380,10 @@ def load_move(place: str) -> OwnMove:
     """Load a move from the user's file, "FILE.py:NAME", and register it under that name.
 
     Raises:
-        ModelLoadError: there is no such file or name, or running the file failed.
+        ModelLoadError: as `import_object`.
         InvalidSetting: it is not a move.
     """
-    OWN_MOVES[place] = OwnMove(load_name(place), place)
+    OWN_MOVES[place] = OwnMove(import_object(place), place)
     return OWN_MOVES[place]
 
 

@@ -202,7 +202,8 @@ def user_code(
     Args:
         kind: the class of that error.
         before, after: its message, without the reason between them ("KeyError: 'a'").
-        let: errors that pass unchanged, as an interruption does.
+        let: errors that pass unchanged, as an interruption does. Errors of settings and prompts
+            must not: servers show them to visitors as the visitors' own words.
     """
     try:
         yield

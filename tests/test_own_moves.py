@@ -46,6 +46,11 @@ class Fails:
         return y.tokens[len(y)]
 
 
+class Unmade:
+    def __init__(self):
+        raise ValueError("no such file")
+
+
 INSTANCE = Mine()
 """
 RUN = "run --problem 0 --rm plain --steps {steps} --max-new-tokens 12 --out {out} --move {move}"
@@ -130,6 +135,7 @@ def test_evaluate_names_the_move_in_its_results_and_reports(move, mine, capsys):
         ("mine.py:Nope", "mine.py has no function or class Nope"),
         ("mine.py:MINE", "mine.py has no function or class MINE"),
         ("mine.py:Fails", "mine.py:Fails failed with IndexError: tuple index out of range"),
+        ("mine.py:Unmade", "mine.py:Unmade cannot be made (ValueError: no such file)"),
         ("mine.py", "move must be moves such as suffix"),
     ],
 )

@@ -11,6 +11,9 @@ from qalign_core.types import Response
 from qalign_study.commands import main
 
 OWN = """
+from qalign_core.errors import InvalidPrompt, InvalidSetting
+
+
 def short(prompt, response):
     return -len(response) / 10
 
@@ -35,6 +38,24 @@ class Plain:
 class Torn:
     async def score(self, prompt, response):
         raise SystemExit(3)
+
+
+class Settled:
+    async def score(self, prompt, response):
+        raise InvalidSetting("/home/me/x")
+
+
+class Prompted:
+    async def score(self, prompt, response):
+        raise InvalidPrompt("too long")
+
+
+class Nameless:
+    async def score(self, prompt, response): ...
+
+    @property
+    def id(self):
+        raise InvalidSetting("no id")
 
 
 class Infinite:
@@ -74,6 +95,9 @@ def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
         ("Plain", ModelLoadError, "has a plain method score; write async def score"),
         ("Needy", ModelLoadError, "a class whose __init__ takes no arguments was expected"),
         ("Torn", InvalidReward, "Torn failed with SystemExit: 3; fix the class"),
+        ("Settled", InvalidReward, "Settled failed with InvalidSetting: /home/me/x; fix the class"),
+        ("Prompted", InvalidReward, "Prompted failed with InvalidPrompt: too long; fix the class"),
+        ("Nameless", ModelLoadError, "InvalidSetting: no id.; fix its attributes"),
         ("Infinite", InvalidReward, "Infinite returned inf; one finite number was expected"),
     ],
 )

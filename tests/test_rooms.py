@@ -651,18 +651,27 @@ async def test_the_reason_of_models_that_fail_is_only_in_the_log_and_the_room_go
 
 
 RULES = """
+from qalign_core.errors import InvalidSetting
+
+
 def warn(prompt, text):
     raise ValueError(f"{__file__} is out of order")
+
+
+class Warn:
+    async def score(self, prompt, response):
+        raise InvalidSetting(f"{__file__} is out of order")
 """
 
 
+@pytest.mark.parametrize("name", ["warn", "Warn"])
 async def test_a_reward_that_raises_shows_no_folder_of_the_server_to_anybody(
-    service, tmp_path, caplog
+    service, tmp_path, caplog, name
 ):
     (tmp_path / "my rules").mkdir()
     (path := tmp_path / "my rules" / "rules.py").write_text(RULES)
     load = service._runs._load
-    rm = load_reward_model(f"{path}:warn", code=True)
+    rm = load_reward_model(f"{path}:{name}", code=True)
     service._runs._load = lambda *models: (load(*models)[0], rm)
     _, room, _ = await a_class(service, 1)
     await until(lambda: room.trouble)

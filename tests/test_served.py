@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run
 from qalign_core.types import Response, Step
 from qalign_study.commands import main
+from qalign_study.serve.refusal import public_errors
 
 pytestmark = pytest.mark.slow
 
@@ -295,7 +297,7 @@ def test_a_server_that_lies_while_it_is_connected_to_is_refused(server, fault, w
         ("eos within", ModelContractError, "up to the first EOS"),
         *((fault, ModelContractError, f"ids from 0 to {N_VOCABULARY - 1}") for fault in IDS),
         ("400", EngineError, "told to fail"),
-        ("404", EngineError, "has no /v1/completions; an LM is served by 'vllm serve"),
+        ("404", EngineError, "/v1/completions; an LM is served by 'vllm serve"),
         ("401", EngineError, "refused the key"),
     ],
 )
@@ -307,6 +309,8 @@ async def test_what_will_not_pass_is_not_tried_again(server, fault, error, words
         await lm.extend(lm.encode(PROMPT), (), seed=1)
     assert words in sentence(raised)
     assert len(server.bodies) == 1
+    with pytest.raises(error, match=re.escape(words)), public_errors():  # what visitors read
+        raise raised.value
 
 
 async def test_a_server_that_stays_away_ends_every_request_and_is_used_when_it_is_back(

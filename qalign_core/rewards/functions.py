@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any
 
 from qalign_core.chain.cost import Reading, parameters_of, reading_of, reads_nothing
-from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError, QAlignError
+from qalign_core.errors import EngineError, InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
 from qalign_core.types import Response
 from qalign_core.validation import is_finite, short_repr, user_code
@@ -85,7 +85,7 @@ class OwnReward(FunctionReward):
 
     async def score(self, prompt: str, response: Response) -> float:
         """The object's score; anything but a finite number is an `InvalidReward`."""
-        let = asyncio.CancelledError, QAlignError
+        let = asyncio.CancelledError, EngineError, InvalidReward
         with user_code(InvalidReward, f"{self.id} failed with ", "; fix the class", let=let):
             value = await self.reward.score(prompt, response)
         return self.checked(value)
@@ -106,9 +106,11 @@ def reward_from_file(place: str, *, id: str) -> FunctionReward:
             of a reward.
     """
     name, reward = place.rpartition(":")[2], import_object(place)
-    if id == place:
-        id = str(getattr(reward, "id", name)) if hasattr(reward, "score") else name
-    if not hasattr(reward, "score"):
+    with user_code(ModelLoadError, f"{place} cannot be used (", "); fix its attributes"):
+        is_class = hasattr(reward, "score")
+        if id == place:
+            id = str(getattr(reward, "id", name)) if is_class else name
+    if not is_class:
         return FunctionReward(reward, id=id)
     if not iscoroutinefunction(reward.score):
         raise ModelLoadError(

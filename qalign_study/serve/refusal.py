@@ -28,9 +28,11 @@ HIDDEN = (
 def public_errors() -> Iterator[None]:
     """Replace the sentence of an error that would show a visitor a path; the log has that sentence.
 
-    Use the server's models and files within it. Settings and prompts are a visitor's own words, and
-    their errors repeat them unchanged. A path is recognized by its form: if the disk were asked
-    which folders exist, a visitor could read that from the answer.
+    Use the server's models and files within it. Errors of settings and prompts repeat a visitor's
+    own words and stay unchanged; none of them comes from the code of an operator's reward
+    (`qalign_core.validation.user_code`), and servers run no move of a file. An address such as
+    http://host/v1/models names no file of this server, and stays. A path is recognized by its form:
+    if the disk were asked which folders exist, a visitor could read that from the answer.
     """
     try:
         yield

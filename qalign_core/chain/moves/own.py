@@ -18,7 +18,7 @@ class OwnMove:
     """A move from a user's file; its mistakes become one-line errors.
 
     Args:
-        move: an object with `async propose(choices, y)`, or its class.
+        move: an object with `async propose(choices, y)`.
         place: "FILE.py:NAME".
 
     Attributes:
@@ -33,7 +33,7 @@ class OwnMove:
     """
 
     def __init__(self, move: Any, place: str) -> None:
-        self.move, self.place = move() if isinstance(move, type) else move, place
+        self.move, self.place = move, place
         self.name = place
         self.needs_log_probs = bool(getattr(self.move, "needs_log_probs", True))
         self.revision = hashlib.sha256(Path(place.rpartition(":")[0]).read_bytes()).hexdigest()

@@ -221,8 +221,8 @@ class Server:
             )
         if status == 404:
             raise EngineError(
-                f"{self.address} has no {answer.request.url.path}; an LM is served by 'vllm serve "
-                "MODEL', an RM by 'vllm serve MODEL --runner pooling'"
+                f"there is no {answer.request.url}; an LM is served by 'vllm serve MODEL', an RM "
+                "by 'vllm serve MODEL --runner pooling'"
             )
         if status >= 500 or status in (408, 429):
             raise TransientError(
