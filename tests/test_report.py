@@ -554,7 +554,7 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> 
         assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
 
 
-@pytest.mark.parametrize(("name", "n"), [("forms-float32", 64), ("ifeval", 16)])
+@pytest.mark.parametrize(("name", "n"), [("forms", 64), ("ifeval", 16)])
 def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
     name: str, n: int
 ) -> None:
@@ -592,7 +592,7 @@ def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
 
 
 def test_what_readme_says_of_forms_is_in_the_results_and_the_vote_gains_with_compute() -> None:
-    results = unpack(RESULTS / "pretrained" / "forms-float32.zip")
+    results = unpack(RESULTS / "pretrained" / "forms.zip")
     at = {(p.method, p.n): p for p in curves(results)}
     texts = texts_of("docs/results.md", "README.md")
     gaps = {n: difference(at["qalign", n], at["bon", n]) for n in (4, 16, 32, 64)}

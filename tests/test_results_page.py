@@ -20,7 +20,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.results.advice import QUESTIONS, Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
-from components.results.page import DECIDING, advice, build_results_page
+from components.results.page import DECIDING, _Sets, advice, build_results_page
 from components.results.problems import problems_html
 from components.results.sheet import (
     BETAS,
@@ -41,10 +41,13 @@ from qalign_study.measure.results import pack, results_in, unpack
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import (
+    AS_IN_THE_PAPER,
     FOLDER,
+    OLD_NAMES,
     beside,
     beside_the_papers,
     groups_of,
+    read,
     results_files,
     summarise,
     title_of,
@@ -346,8 +349,14 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
     by_name = {p.stem: p for p in results_files() + results_files(others=True)}
     groups = groups_of(by_name)
     assert len(groups) == 7
-    pretrained = {*groups["A pretrained model: forms of ten separate fields"].values()}
-    assert pretrained == {"forms", "forms-block", "forms-float32"}
+    forms = groups["A pretrained model: forms of ten separate fields"]
+    assert next(iter(forms.items())) == (AS_IN_THE_PAPER, "forms")
+    assert [*forms.values()] == ["forms", "forms@9001", "forms@9001-block"]
+    assert len(read(by_name["forms"]).records) == 300  # of which README and the docs report
+    sets = _Sets(by_name)
+    for old, today in OLD_NAMES.items():
+        assert sets.path(old) == by_name[today]
+    assert sets.path("../x") == by_name[sets.first]
     ifeval = groups["A pretrained model: IFEval, with the checkers as the reward"]
     assert [*ifeval.values()] == ["ifeval"]
     assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
@@ -407,7 +416,7 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
 
 
 def test_the_advice_names_the_set_with_a_validator_that_it_does_not_hold_for() -> None:
-    forms = summarise(FOLDER / "pretrained" / "forms-float32.zip")
+    forms = summarise(FOLDER / "pretrained" / "forms.zip")
     one = next(p.value for p in forms.points if (p.method, p.n) == ("any", 1))
     assert f"it is ahead on forms where 1 sample in {1 / one:.0f} is right" in DECIDING
     gap = between(forms, "qalign", "wmv", forms.level)

@@ -18,6 +18,7 @@ from components.results.sheet import file_of, list_html, paper_html, show, whole
 from qalign_core.errors import QAlignError
 from qalign_study.sheet.evaluated import (
     NO_FOLDERS,
+    OLD_NAMES,
     groups_of,
     read,
     results_files,
@@ -126,9 +127,14 @@ class _Sets:
         name = next(iter(group.values()))
         return [self.menus(name)[1], *await self.choose(name)]
 
+    def known(self, name: object) -> str | None:
+        """Return today's name of a set; the name comes from a browser or an older link."""
+        today = str(name) if str(name) in self.by_name else OLD_NAMES.get(str(name))
+        return today if today in self.by_name else None
+
     def path(self, name: object) -> Path:
-        """Return the path of a set; the name comes from a browser, so nothing else is read."""
-        return self.by_name.get(str(name), self.by_name[self.first])
+        """Return the path of a set; nothing but the sets is read."""
+        return self.by_name[self.known(name) or self.first]
 
     async def choose(self, name: object) -> tuple[str, str, str]:
         """Return what stands above and behind the figures of a set, and below."""
@@ -146,14 +152,13 @@ class _Sets:
         """Choose the set of a visitor's first look."""
         # a lesson that leads here comes before the link that brought the visitor
         parameters = {**request.query_params, **dict(parse_qsl(str(query)))}
-        name = str(parameters.get("set", ""))
-        name = name if name in self.by_name else self.first
+        name = self.known(parameters.get("set")) or self.first
         return [*self.menus(name), *await self.choose(name)]
 
     async def follow(self, query: str) -> Any:
         """Choose the set that a lesson's link names, if it names one."""
-        name = dict(parse_qsl(str(query))).get("set")
-        if name not in self.by_name:
+        name = self.known(dict(parse_qsl(str(query))).get("set"))
+        if name is None:
             return gr.skip()
         return [*self.menus(name), *await self.choose(name)]
 

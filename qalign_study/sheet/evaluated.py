@@ -51,9 +51,10 @@ OTHER_RUNS = {
     "block": "half of the steps rewrite one block",
     "share": "four fifths of the steps rewrite one block",
     "entropy": "cuts where the model is unsure",
-    "float32": "300 other problems, in float32",
 }
-"""The endings of files with another target, move, or computation, and their names on the page."""
+"""The endings of files with another target or move, and their names on the page."""
+OLD_NAMES = {"forms-float32": "forms", "forms-block": "forms@9001-block"}
+"""Names of results in older links, with today's."""
 
 
 def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
