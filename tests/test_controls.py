@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 API = "document.querySelector('#watch-player .qp').qalign"
 
 
-@pytest.mark.parametrize("button", ["Skip", "Never again"])
+@pytest.mark.parametrize("button", ["Skip", pytest.param("Never again", marks=pytest.mark.alike)])
 async def test_leaving_the_first_pass_starts_no_playback(visit, toy_app, button):
     page = await visit(toy_app, first=True, moving=True)
     await page.click(".learn-next")
@@ -39,7 +39,7 @@ async def test_the_first_pass_draws_its_own_run_live_and_another_beta_another_on
     await page.wait_for_function(other)
 
 
-@pytest.mark.parametrize("tab", ["hand", "tokens"])
+@pytest.mark.parametrize("tab", ["hand", pytest.param("tokens", marks=pytest.mark.alike)])
 async def test_a_tab_in_which_one_works_on_a_text_pauses_the_chain(visit, toy_app, tab):
     page = await visit(toy_app, moving=True)
     await page.wait_for_function(f"{API}.position.playing")

@@ -204,6 +204,9 @@ def test_a_notebook_shows_a_trace_in_a_frame_of_its_own():
 
 # in a browser
 
+MAKES = [hostile_trace, breaking_trace, pytest.param(large_trace, marks=pytest.mark.alike)]
+"""Traces in what holds a page: a large one is read by the same script there."""
+
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_page_plays_from_a_disk_with_no_network(visit, tmp_path):
@@ -230,7 +233,7 @@ async def test_hostile_texts_do_nothing_in_a_page(visit, tmp_path, make):
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("make", [hostile_trace, breaking_trace, large_trace])
+@pytest.mark.parametrize("make", MAKES)
 async def test_hostile_texts_do_nothing_in_a_cell_of_a_notebook(visit, tmp_path, make):
     path = tmp_path / "notebook.html"
     cell = show(parse_trace(make())).markup
@@ -246,7 +249,7 @@ async def test_hostile_texts_do_nothing_in_a_cell_of_a_notebook(visit, tmp_path,
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("make", [hostile_trace, breaking_trace, large_trace])
+@pytest.mark.parametrize("make", MAKES)
 async def test_a_hostile_run_of_the_gallery_does_nothing_in_the_site(
     visit, tmp_path, monkeypatch, make
 ):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from browser import ROOT
+from cases import cases_of
 from recorded import check_same_run
 
 from benchmarks import first_run
@@ -149,9 +150,11 @@ def test_its_command_draws_an_entry_of_the_embedded_models_again(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.recorded
-@pytest.mark.parametrize("name", sorted({*EMBEDDED} - {WHOLE}))
+@pytest.mark.parametrize("name", cases_of({n: n for n in EMBEDDED if n != WHOLE}, ("repair",)))
 def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
-    """A step is a function of the text before it and of its address (seed, chain, t), a sample of
+    """The first has both moves, and answers and a reward of another kind than the whole one.
+
+    A step is a function of the text before it and of its address (seed, chain, t), a sample of
     its own address; what was drawn before changes neither (tests/test_chain.py). So a change of
     models or engine shows in the first and the last ones, and the middle can be left out.
     """
@@ -221,7 +224,11 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize(
     ("address", "name"),
-    [("", "cheerful"), ("?run=short", "short"), ("?lesson=trust&stop=5", "stuck")],
+    [
+        ("", "cheerful"),  # of other models, whose settings follow the entry
+        pytest.param("?run=short", "short", marks=pytest.mark.alike),
+        pytest.param("?lesson=trust&stop=5", "stuck", marks=pytest.mark.alike),
+    ],
 )
 async def test_run_it_live_draws_the_run_that_is_shown(visit, toy_app, address, name):
     header = load_trace(ENTRIES[name].path).header

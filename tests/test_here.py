@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 from browser import PATIENCE, ROOT, serve
+from cases import RICHEST, cases_of
 from test_save import saved
 
 import app
@@ -113,14 +117,16 @@ async def test_the_browser_draws_the_run_of_the_link_until_stop_and_saves_a_page
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        ("void delete window.Worker", "it has no workers"),
-        (
+        pytest.param(
+            "void delete window.Worker", "it has no workers", id="missing", marks=pytest.mark.alike
+        ),
+        pytest.param(  # at its first message, not before: the page has begun to draw
             "void (window.Worker = class { postMessage() { setTimeout(() => this.onerror("
             "{ preventDefault() {}, message: '' })) } terminate() {} })",
             "the worker did not start",
+            id="blocked",
         ),
     ],
-    ids=["missing", "blocked"],
 )
 async def test_the_server_draws_the_same_run_where_the_browser_cannot(
     visit, embedded_app, broken, why
@@ -186,38 +192,53 @@ async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, 
         await context.close()
 
 
-@pytest.mark.slow
-async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path):
-    pages = write_site(tmp_path)
-    links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in pages[:4])))
-    assert {"watch.html", "learn.html", "glossary.html", "index.html"} < links
-    assert links == {p.name for p in pages}
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> list[Path]:
+    """The site of plain files."""
+    return write_site(tmp_path_factory.mktemp("site"))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def opened(browser, site) -> AsyncIterator[Any]:
+    """The first page of the site without a network; no page may write on its console."""
     context = await browser.new_context(offline=True)
-    try:
-        opened, errors = await context.new_page(), []
-        opened.on("pageerror", lambda error: errors.append(str(error)))
-        opened.on("console", lambda message: errors.append(message.text))
-        await opened.goto(pages[0].as_uri())
-        await opened.click("text=Glossary")
-        await opened.wait_for_selector("dt >> text=beta")
-        await opened.go_back()
-        await opened.click("text=Watch")
-        await opened.wait_for_selector("#live .ql-go")
-        await opened.wait_for_selector(".qp >> text=Recorded run")
-        await opened.go_back()
-        await opened.click("text=Lessons")
-        await opened.click("text=Skip")  # the first pass opens by itself
-        assert await opened.locator(".learn-list li h3").all_text_contents() == [
-            lesson.title for lesson in load_lessons().values()
-        ]
-        needs = [s for each in load_lessons().values() for s in without_server(each).stops
-                 if s.text.endswith(NEEDS)]  # fmt: skip
-        assert len(needs) == 2
-        for lesson in load_lessons().values():
-            await take(opened, without_server(lesson))
-        assert errors == []
-    finally:
-        await context.close()
+    page, errors = await context.new_page(), []
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text))
+    await page.goto(site[0].as_uri())
+    yield page
+    await context.close()
+    assert errors == []
+
+
+async def test_the_site_of_plain_files_opens_without_a_network(opened, site):
+    links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in site[:4])))
+    assert {"watch.html", "learn.html", "glossary.html", "index.html"} < links
+    assert links == {p.name for p in site}
+    await opened.click("text=Glossary")
+    await opened.wait_for_selector("dt >> text=beta")
+    await opened.go_back()
+    await opened.click("text=Watch")
+    await opened.wait_for_selector("#live .ql-go")
+    await opened.wait_for_selector(".qp >> text=Recorded run")
+    await opened.go_back()
+    await opened.click("text=Lessons")
+    await opened.click("text=Skip")  # the first pass opens by itself
+    assert await opened.locator(".learn-list li h3").all_text_contents() == [
+        lesson.title for lesson in load_lessons().values()
+    ]
+    needs = [s for each in load_lessons().values() for s in without_server(each).stops
+             if s.text.endswith(NEEDS)]  # fmt: skip
+    assert len(needs) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
+async def test_each_lesson_is_taken_without_a_server(opened, lesson):
+    await opened.click("text=Lessons")
+    await opened.click("text=Skip")
+    await take(opened, without_server(lesson))
 
 
 OUTCOME = """sent => staticServer(JSON.parse(document.getElementById("lessons").textContent))

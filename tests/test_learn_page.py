@@ -207,7 +207,10 @@ async def test_who_skips_is_asked_again_and_who_refuses_is_not(visit, toy_app):
     assert await last.query_selector(".learn-panel") is None
 
 
-@pytest.mark.parametrize("query", ["step=5", "tab=compare", "lab-beta=2"])
+@pytest.mark.parametrize(
+    "query",
+    ["step=5", *(pytest.param(q, marks=pytest.mark.alike) for q in ("tab=compare", "lab-beta=2"))],
+)
 async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
     page = await visit(f"{toy_app}?{query}", first=True)
     await page.wait_for_function("document.querySelector('#learn-host')")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from cases import cases_of
 
 from qalign_core.record.format import parse_trace
 
@@ -53,7 +54,8 @@ async def held(visitors: Any) -> AsyncIterator[Callable[[str], None]]:
     await visitors.unroute(JOIN, hold)
 
 
-@pytest.mark.parametrize("name", PARTS)
+# Compare has all kinds of parts; the test below opens Watch
+@pytest.mark.parametrize("name", cases_of({name: name for name in PARTS}, ("compare",)))
 async def test_until_a_links_settings_are_in_place_its_page_takes_no_input(
     visit, toy_app, held, name
 ):

@@ -138,7 +138,10 @@ VISIBLE_PANELS = """async () => {
 }"""
 
 
-@pytest.mark.parametrize(("run", "step"), [("watch", 256), ("stuck", 64)])
+# "stuck" has four chains, of which the figures speak too
+@pytest.mark.parametrize(
+    ("run", "step"), [pytest.param("watch", 256, marks=pytest.mark.alike), ("stuck", 64)]
+)
 async def test_no_figure_covers_the_votes(visit, toy_app, run, step):
     page = await present(visit, f"{toy_app}?run={run}&step={step}&present=1")
     await at(page, step)
@@ -219,9 +222,10 @@ async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_be
 @pytest.mark.parametrize(
     ("function", "query", "place", "sentence"),
     [
-        ("lesson", "&present=1", ".pr-words [role=alert]",
-         "The lesson “What β does” did not load because the server did not answer; reload the page "
-         "to try again."),
+        pytest.param(
+            "lesson", "&present=1", ".pr-words [role=alert]",
+            "The lesson “What β does” did not load because the server did not answer; reload the "
+            "page to try again.", marks=pytest.mark.alike),
         ("lesson", "", ".learn-fault[role=alert]",
          "The lesson “What β does” did not load because the server did not answer; reload the page "
          "to try again."),

@@ -245,10 +245,14 @@ BLOCKED = """; window.Worker = class {
 @pytest.mark.parametrize(
     ("script", "where"),
     [
-        ("", "Drawn in your browser."),
-        (BLOCKED, "Drawn on the server: the worker did not start."),
+        pytest.param("", "Drawn in your browser.", id="draws"),
+        pytest.param(  # for the phones above, which have no workers, the server draws too
+            BLOCKED,
+            "Drawn on the server: the worker did not start.",
+            id="blocked",
+            marks=pytest.mark.alike,
+        ),
     ],
-    ids=["draws", "blocked"],
 )
 async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
     browser, toy_app, script, where
@@ -532,7 +536,8 @@ FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1024, 768)])
+# the smaller one has the least width and height for its texts
+@pytest.mark.parametrize("size", [pytest.param((1280, 720), marks=pytest.mark.alike), (1024, 768)])
 async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size):
     stage = {"code": "ABCDEFGH", "prompt": PROMPT, "beta": 0.5, "steps": 60, "round": 0, "goal": -1,
              "opened": False, "trouble": "", "reference": None, "stop": None,

@@ -140,7 +140,8 @@ SUMMARY = (
 """The sentences on the stage, by how they begin."""
 
 
-@pytest.mark.parametrize("first", [False, True])
+# the tour takes room of the screen, and shows the same
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.alike)])
 async def test_cost_trust_worth_and_votes_are_on_the_first_screen_whole(visit, toy_app, first):
     page = await visit(toy_app, first=first, height=800)
     if first:  # during the tour too
@@ -162,7 +163,9 @@ async def test_cost_trust_worth_and_votes_are_on_the_first_screen_whole(visit, t
         assert await votes.evaluate("(one) => one.scrollHeight <= one.clientHeight")
 
 
-async def test_the_cost_counts_a_rewrite_from_the_phase_that_shows_it(visit, toy_app):
+async def test_the_cost_counts_a_rewrite_from_its_phase_and_the_chart_shows_samples_before_steps(
+    visit, toy_app
+):
     trace = load_trace(WATCH)
     draft, first = (step.cost.generated for step in trace.steps[:2])
     spent = list(accumulate(sample.cost.generated for sample in trace.pool))
@@ -173,10 +176,6 @@ async def test_the_cost_counts_a_rewrite_from_the_phase_that_shows_it(visit, toy
         n = max(1, sum(each <= tokens for each in spent))
         assert f"{tokens} tokens, with" in await page.inner_text(".qp-summary")
         assert f"{n} sample{'s' * (n > 1)}." in await page.inner_text(".qp-votes")
-
-
-async def test_before_the_first_step_the_reward_chart_shows_the_samples(visit, toy_app):
-    page = await visit(toy_app)
     await page.evaluate(f"{API}.seek(0)")
     bars = page.locator("[data-stage=trace] .qp-base-ticks")
     first = page.locator("[data-stage=trace] .qp-head")
@@ -312,7 +311,9 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
         ][1:]
 
 
-async def test_each_run_has_a_new_seed_that_the_status_names_until_one_is_set(visit, toy_app):
+async def test_each_run_has_a_new_seed_until_one_is_set_and_the_menu_tells_how_long_it_took(
+    visit, toy_app
+):
     page = await visit(toy_app)
     # without motion the recorded run waits for play
     await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
@@ -334,6 +335,10 @@ async def test_each_run_has_a_new_seed_that_the_status_names_until_one_is_set(vi
     await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.trace.end && {API}.trace.header.seed === {seeds[0]}")
+    await page.locator("#watch-lm input").focus()
+    await page.wait_for_function(
+        "/12 steps took \\d+ s here/.test(document.querySelector('#watch-lm').innerText)"
+    )
 
 
 async def test_a_link_restores_run_step_and_reading_and_reports_bad_values(visit, toy_app):
@@ -444,8 +449,15 @@ async def press_keys(page, menu):
     assert await page.input_value(f"#watch-{menu} input") != before
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-@pytest.mark.parametrize("by_keyboard", [False, True], ids=["pointer", "keyboard"])
+@pytest.mark.parametrize(
+    ("width", "height", "by_keyboard"),
+    [
+        pytest.param(1280, 800, True, id="keyboard"),
+        pytest.param(390, 844, False, id="pointer-on-a-phone"),
+        pytest.param(1280, 800, False, id="pointer", marks=pytest.mark.alike),
+        pytest.param(390, 844, True, id="keyboard-on-a-phone", marks=pytest.mark.alike),
+    ],
+)
 async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     visit, toy_app, width, height, by_keyboard
 ):
@@ -490,17 +502,6 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     assert header.run.rm != "embedded"
     await page.wait_for_function(f"!({glow})")  # a button changes within a moment
     await page.click("#watch-stop")
-
-
-async def test_the_menu_of_models_tells_how_long_the_last_run_took(visit, toy_app):
-    page = await visit(toy_app)
-    await set_length(page, 12, 2)
-    await page.click("#watch-run")
-    await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
-    await page.locator("#watch-lm input").focus()
-    await page.wait_for_function(
-        "/12 steps took \\d+ s here/.test(document.querySelector('#watch-lm').innerText)"
-    )
 
 
 async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(visit, toy_app):
