@@ -68,7 +68,7 @@ FIRST_OF_ALL = (
 )
 """What each of four processes imports first: in a fresh environment that compiles it."""
 
-TOGETHER = ("results_page", "report", "lessons", "exhibit", "axe", "learn_page")
+TOGETHER = ("results_page", "report", "lessons", "exhibit", "axe", "learn_page", "here")
 """Files of tests for one process: they read the same results, which it sums up once."""
 
 

@@ -79,7 +79,12 @@ async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links
     await page.locator(OPEN).wait_for(state="detached")
 
 
-async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_app):
+# the pages share its drawer; the word's link above leads to the Lab
+@pytest.mark.parametrize(
+    "pages",
+    [("watch", "compare"), pytest.param(("lab", "results"), marks=pytest.mark.alike)],
+)
+async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_app, pages):
     page = await visit(f"{toy_app}#glossary-rhat")
     drawer = page.locator("dialog.q-glossary")
     await drawer.wait_for()
@@ -93,7 +98,7 @@ async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_
     await page.keyboard.press("Escape")
     await drawer.wait_for(state="hidden")
     await page.wait_for_function("location.hash === ''")
-    for name in ("watch", "compare", "lab", "results"):
+    for name in pages:
         await page.locator(f"#tab-{name}-button").click()
         await page.locator("[data-glossary]").click()
         assert await drawer.evaluate("(node) => node.open && node.contains(document.activeElement)")
