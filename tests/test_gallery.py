@@ -36,7 +36,7 @@ WHOLE = "hacked"
 ENDS = 4
 """Steps and samples of the others that are drawn again at their beginning and at their end."""
 RICHEST_ENTRIES = ("compare", "cheerful", "stuck", "repair")
-"""Of Compare, of another model, of four chains, of another move: the others open as one of them."""
+"""Entries of Compare, another model, four chains and another move; the others open as these do."""
 SMALL = 40_000
 """Bytes of a trace as it travels when it is chosen."""
 
