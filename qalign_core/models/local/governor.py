@@ -76,7 +76,7 @@ class Governor:
 
     def _choose(self, n_threads: int) -> None:
         same = n_threads == self.n_threads
-        self._wait = min(2 * self._wait, LONGEST_WAIT[n_threads]) if same else 2
+        self._wait = min(4 * self._wait, LONGEST_WAIT[n_threads]) if same else 2
         self._left, self.n_threads = self._wait, n_threads
 
 

@@ -17,6 +17,9 @@ from qalign_core.models.local.rows import KVNet, Plan, attend, sliding_window
 PACK_FROM = 2**17  # weights; smaller matrices take less time than the call of a packed product
 LLAMA_SHAPED = ("llama", "mistral", "qwen2", "qwen3")
 
+Part = tuple[Tensor, Tensor]
+"""Keys [kv or m * kv, d, length] and values [kv or m * kv, length, d] of one layer."""
+
 
 class Matrix:
     """A weight to multiply rows with: `x @ weight.T + added`.
@@ -273,7 +276,8 @@ class Int8LlamaNet(LlamaNet):
         """Final hidden states [m, hidden size], normalised; writes keys and values."""
         m, n_kv, group, d = len(tokens), self._n_kv, self._group, self._head_dim
         x = self._embed(tokens)
-        rope = self._rope[plan.positions]
+        rope, parts = self._rope[plan.positions], self._parts(m, plan)
+        mask = plan.mask.view(m, -1, 1, plan.length)
         layers = self.governor.spread(self._layers)
         for layer, (w_qkv, bias, scales, w_o, w_gate_up, w_down) in enumerate(layers):
             qkv = w_qkv(x, bias, self._per_length(x)).double().view(m, n_kv, group + 2, d)
@@ -284,7 +288,7 @@ class Int8LlamaNet(LlamaNet):
             pairs[:, :, : group + 1].mul_(rope)
             qkv = round_heads(qkv, self.value_units[layer]).float()
             self._write(layer, plan, qkv[:, :, group], qkv[:, :, group + 1])
-            x = w_o(self._mix(qkv[:, :, :group], layer, plan), x)
+            x = w_o(_mix(qkv[:, :, :group], *parts[layer], mask), x)
             gate, up = w_gate_up(x, None, self._per_length(x)).chunk(2, -1)
             x = w_down(torch.mul(functional.silu(gate.double()), up).float(), x)
         final: Tensor = x * self._per_length(x).mul_(self._gain)
@@ -299,45 +303,55 @@ class Int8LlamaNet(LlamaNet):
         """1 / |x| of each row (up to epsilon) [m, 1], rounded to 17 bits."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
         inverse = torch.hypot(length, self._floor).reciprocal_().float()
-        return inverse.view(torch.int32).bitwise_and_(-128).view(torch.float32)
+        inverse.view(torch.int32).bitwise_and_(_HIGH_17_BITS)
+        return inverse
 
-    def _mix(self, q: Tensor, layer: int, plan: Plan) -> Tensor:
-        """Attention [m, hidden size] of q [m, kv, group, d]; both products are exact.
+    def _parts(self, m: int, plan: Plan) -> list[tuple[Part | None, Part | None]]:
+        """By layer what rows attend to: the positions that all have in common, and the others.
 
-        Positions that all rows have in common are read from one row: an exact sum may be taken in
-        two parts.
+        Those in common are read from one row: an exact sum may be taken in two parts.
         """
-        m, n_kv, group, d = q.shape
-        k, v, n = self.keys[layer], self.values[layer], plan.length
-        one, common = (plan.source, plan.common) if plan.row is None else (plan.row, n)
-
-        def by_head(rows: Tensor) -> Tensor:
-            return rows.transpose(0, 1).reshape(n_kv, m * group, -1)
-
-        def by_row(heads: Tensor) -> Tensor:
-            return heads.view(n_kv, m, group, -1).transpose(0, 1)
-
-        scores, mixed = [], []
-        if common:
-            scores.append(by_row(torch.bmm(by_head(q), k[one, :, :, :common])))
-        if common < n:
-            own = torch.bmm(q.reshape(m * n_kv, group, d), k[:m, :, :, common:n].flatten(0, 1))
-            scores.append(own.view(m, n_kv, group, -1))
-        every = torch.cat(scores, -1).add_(plan.mask.view(m, -1, 1, n))
-        p = torch.softmax(every, -1, dtype=torch.float64).add_(_TO_2_20).sub_(_TO_2_20)
-        if common:
-            mixed.append(by_row(torch.bmm(by_head(p[..., :common]), v[one, :, :common].double())))
-        if common < n:
-            own_p = p[..., common:].reshape(m * n_kv, group, -1)
-            own = torch.bmm(own_p, v[:m, :, common:n].flatten(0, 1).double())
-            mixed.append(own.view(m, n_kv, group, d))
-        return sum(mixed[1:], mixed[0]).float().reshape(m, -1)
+        n, none = plan.length, [None] * len(self._layers)
+        row, common = (plan.source, plan.common) if plan.row is None else (plan.row, n)
+        keys, values = (every[:, :m].flatten(1, 2) for every in (self.keys, self.values))
+        shared = zip(self.keys[:, row, :, :, :common], self.values[:, row, :, :common], strict=True)
+        own = zip(keys[..., common:n], values[:, :, common:n], strict=True)
+        return list(zip(shared if common else none, own if common < n else none, strict=True))
 
 
+# Numbers as tensors: an operation with a number of Python makes one first.
+_HIGH_17_BITS = torch.tensor(-128, dtype=torch.int32)
+_EXPONENT = torch.tensor(0x7FF << 52)
+_LONGER = torch.tensor(1 + 2**-8, dtype=torch.float64)
 _LAST_BIT = 1.5 * 2.0**52
 """A float64 number of this size times a unit: adding and subtracting it rounds to whole units."""
-_TO_2_20 = _LAST_BIT * 2.0**-20
-_EXPONENT = 0x7FF << 52
+_TO_2_20, _TO_4096 = torch.tensor([2.0**-20, 2.0**-11], dtype=torch.float64).mul_(_LAST_BIT)
+
+
+def _mix(q: Tensor, shared: Part | None, own: Part | None, mask: Tensor) -> Tensor:
+    """Attention [m, hidden size] of q [m, kv, group, d]; both products are exact."""
+    m, n_kv, group, d = q.shape
+
+    def by_head(rows: Tensor) -> Tensor:
+        return rows.transpose(0, 1).reshape(n_kv, m * group, -1)
+
+    def by_row(heads: Tensor) -> Tensor:
+        return heads.view(n_kv, m, group, -1).transpose(0, 1)
+
+    scores, mixed, common = [], [], 0
+    if shared is not None:
+        scores.append(by_row(torch.bmm(by_head(q), shared[0])))
+        common = shared[0].shape[-1]
+    if own is not None:
+        scores.append(torch.bmm(q.reshape(m * n_kv, group, d), own[0]).view(m, n_kv, group, -1))
+    every = (scores[0] if len(scores) == 1 else torch.cat(scores, -1)).add_(mask)
+    p = torch.softmax(every, -1, dtype=torch.float64).add_(_TO_2_20).sub_(_TO_2_20)
+    if shared is not None:
+        mixed.append(by_row(torch.bmm(by_head(p[..., :common]), shared[1].double())))
+    if own is not None:
+        own_p = p[..., common:].reshape(m * n_kv, group, -1)
+        mixed.append(torch.bmm(own_p, own[1].double()).view(m, n_kv, group, d))
+    return sum(mixed[1:], mixed[0]).float().reshape(m, -1)
 
 
 def round_heads(qkv: Tensor, value_unit: float) -> Tensor:
@@ -346,9 +360,9 @@ def round_heads(qkv: Tensor, value_unit: float) -> Tensor:
     A query and a key that are no longer than 2**12 units have a product, and partial sums of it,
     of at most 2**24 of their units: whole numbers that float32 has.
     """
-    length = torch.linalg.vector_norm(qkv, dim=-1, keepdim=True).mul_(1 + 2**-8)
-    power = length.view(torch.int64).bitwise_and_(_EXPONENT).view(torch.float64)
-    shift = power.mul_(2.0**-11 * _LAST_BIT)
+    length = torch.linalg.vector_norm(qkv, dim=-1, keepdim=True).mul_(_LONGER)
+    length.view(torch.int64).bitwise_and_(_EXPONENT)  # a power of two remains
+    shift = length.mul_(_TO_4096)
     shift[:, :, -1] = value_unit * _LAST_BIT
     return qkv.add_(shift).sub_(shift)
 
