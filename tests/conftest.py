@@ -52,11 +52,12 @@ _left_out: Counter[str] = Counter()
 COST = {"browser": 1.5, "slow": 0.5}
 """Seconds of processor that a test with this mark takes, roughly; others take 0.01."""
 SECONDS = {
-    "results": 100, "learn_page": 55, "lab_page": 50, "watch": 45, "room_page": 40, "recorded": 35,
-    "contract": 35, "page_mistakes": 30, "readme": 25, "gallery": 20, "one_hash": 20, "hub": 20,
-    "here": 18, "demo": 15, "gpu": 15, "int8": 15, "door": 15, "app": 15, "moves": 13, "engine": 13,
-    "served": 10, "embedded_models": 10, "inside": 10, "serve": 10, "homework": 10, "doors": 10,
-    "player": 15, "bench_moves": 8, "reading": 7, "new_setting": 7, "folder": 7,
+    "results": 130, "watch": 60, "lab_page": 45, "page_mistakes": 28, "player": 28, "room_page": 27,
+    "compare_page": 25, "readme": 25, "hub": 25, "presenter": 24, "contract": 20, "gpu": 20,
+    "save": 19, "one_hash": 18, "int8": 15, "door": 15, "app": 15, "moves": 14, "engine": 14,
+    "bench_moves": 14, "demo": 13, "gallery": 13, "inside": 13, "recorded": 12, "export": 11,
+    "linked_settings": 11, "served": 10, "serve": 10, "homework": 10, "doors": 10, "controls": 9,
+    "glossary": 8, "new_setting": 7, "folder": 7, "reading": 4,
 }  # fmt: skip
 """Seconds of processor of the longest files, and of those that their marks misjudge."""
 

@@ -40,9 +40,13 @@ async def test_the_first_pass_draws_its_own_run_live_and_another_beta_another_on
 
 
 @pytest.mark.parametrize("tab", ["hand", pytest.param("tokens", marks=pytest.mark.alike)])
-async def test_a_tab_in_which_one_works_on_a_text_pauses_the_chain(visit, toy_app, tab):
+async def test_the_recorded_run_moves_before_any_click_and_work_on_a_text_pauses_it(
+    visit, toy_app, tab
+):
     page = await visit(toy_app, moving=True)
-    await page.wait_for_function(f"{API}.position.playing")
+    await page.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
+    assert await page.inner_text(".qp-origin") == "Recorded run"
+    assert page.hosts <= {toy_app.split("/")[2]}
     await page.click(f"[data-tab={tab}]")
     assert not await page.evaluate(f"{API}.position.playing")
     await page.evaluate(f"{API}.toggle(true)")

@@ -40,14 +40,6 @@ async def run_until(page, steps: int) -> None:
     )
 
 
-async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(visit, toy_app):
-    page = await visit(toy_app, moving=True)
-    await page.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
-    assert await page.inner_text(".qp-origin") == "Recorded run"
-    assert page.hosts <= {toy_app.split("/")[2]}
-    assert page.errors == []
-
-
 BOXES = """() => Object.fromEntries([...document.querySelectorAll('#watch [data-stage]')]
   .map((part) => { const { left, top, right, bottom } = part.getBoundingClientRect();
   return [part.dataset.stage, [left, top, right, bottom]] }))"""
