@@ -250,5 +250,12 @@ def test_a_tick_is_written_as_people_write_it(value, text):
 def test_terms_stand_in_a_text_as_a_word_with_its_idea_and_the_rest_stays_text():
     html = dictionary.with_terms("A [weighted “vote”](wmv) & <b>; f(x)[1].")
     assert html == f"A {dictionary.term('wmv', 'weighted “vote”')} &amp; &lt;b&gt;; f(x)[1]."
+    names = dictionary.with_terms("Best-of-n & best-of-64, not [best-of-n](bon)")
+    one, two, term = (
+        "<nobr>Best-of-n</nobr>",
+        "<nobr>best-of-64</nobr>",
+        dictionary.term("bon", "best-of-n"),
+    )
+    assert names == f"{one} &amp; {two}, not {term}"
     with pytest.raises(KeyError):
         dictionary.with_terms("[beta](bta)")

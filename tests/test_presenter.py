@@ -265,3 +265,12 @@ async def test_an_axis_names_the_largest_number_that_a_question_asks_about(visit
     page = await present(visit, f"{toy_app}?lesson=best-of-n&stop=2&present=1", first=True)
     await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('128')")
     await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('8')")
+    # and no line ends within the name of a method, however narrow its column is
+    await page.keyboard.press("PageUp")
+    await page.wait_for_selector(".pr-words .pr-ask >> text=Best-of-n takes")
+    await page.add_style_tag(content=".pr-words * { max-width: 5ch }")
+    assert await page.eval_on_selector_all(
+        ".pr-ask nobr",
+        """(names) => names.map((name) =>
+        [name.textContent, name.getClientRects().length])""",
+    ) == [["Best-of-n", 1]]

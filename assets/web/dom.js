@@ -50,6 +50,20 @@ function fill(node, prefix, classes, rest) {
   return node;
 }
 
+const METHOD = /(best-of-(?:n|\d+))/i;
+
+/**
+ * The nodes of a text, in which no line ends within the name of a method.
+ * @param {string} text
+ * @returns {(string | Node)[]}
+ */
+const textNodes = (text) => text.split(METHOD).map((part, k) => {
+  if (k % 2 === 0) return part;
+  const name = document.createElement("nobr");
+  name.textContent = part;
+  return name;
+});
+
 /**
  * The builder of a page whose class names begin with `prefix`: `h("b.num", { title }, "text")`
  * makes an element of HTML, `s` one of SVG, `button` a button that submits nothing.
@@ -64,7 +78,9 @@ export function builder(prefix) {
    */
   function h(name, ...rest) {
     const [tag, ...classes] = name.split(".");
-    return /** @type {any} */ (fill(document.createElement(tag), prefix, classes, rest));
+    const children = rest.flatMap((/** @type {any} */ one) =>
+      (typeof one === "string" ? textNodes(one) : [one]));
+    return /** @type {any} */ (fill(document.createElement(tag), prefix, classes, children));
   }
   /**
    * @template {string} N
@@ -94,7 +110,9 @@ export function builder(prefix) {
  * @param {string} text
  */
 export function put(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  if (node.textContent === text) return;
+  node.textContent = text;
+  if (node instanceof HTMLElement && METHOD.test(text)) node.replaceChildren(...textNodes(text));
 }
 
 /**

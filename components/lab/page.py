@@ -25,7 +25,7 @@ from qalign_study.exact.world import (
     make_world,
     preset,
 )
-from qalign_study.export.dictionary import with_terms
+from qalign_study.export.dictionary import markup_of, with_terms
 
 SECTIONS = tuple(
     module.SECTION
@@ -162,7 +162,7 @@ def _placed(section: Section) -> _Placed:
     place = f"lab-section-{section.anchor}"
     with gr.Column(visible=is_first, elem_id=place, elem_classes="lab-section") as column:
         gr.HTML(
-            f"<h2>{html.escape(section.question)}</h2>"
+            f"<h2>{markup_of(section.question)}</h2>"
             f'<p class="lab-say">{with_terms(section.explanation)}</p>',
             padding=False,
             elem_classes="lab-heading",

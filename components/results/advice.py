@@ -12,6 +12,7 @@ from qalign_core.decide.rules import (
     plain_vote,
     weighted_vote,
 )
+from qalign_study.export.dictionary import markup_of
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.differences import difference, pairs
 from qalign_study.measure.intervals import Difference
@@ -78,8 +79,8 @@ def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) ->
     """The questions with their replies, and the clauses with all numbers behind a fold."""
     advised = clauses(sets, poor)
     rows = "".join(
-        f"<dt>{html.escape(each.situation)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
-        f"{html.escape(each.because)}{_link(each.lab)}</dd>"
+        f"<dt>{html.escape(each.situation)}</dt><dd><strong>{markup_of(each.use)}.</strong> "
+        f"{markup_of(each.because)}{_link(each.lab)}</dd>"
         for each in advised
     )
     if not rows:
@@ -95,7 +96,7 @@ def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) ->
 def _question(question: str, advised: Sequence[Clause]) -> str:
     """A question, and for each reply what to use."""
     replies = "".join(
-        f"<dt>{html.escape(each.replies[question])}</dt><dd>{html.escape(each.use)}</dd>"
+        f"<dt>{html.escape(each.replies[question])}</dt><dd>{markup_of(each.use)}</dd>"
         for each in advised
         if question in each.replies
     )

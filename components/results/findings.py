@@ -1,11 +1,10 @@
 """What came out on a set, in sentences that follow from the numbers alone."""
 
-import html
 from collections.abc import Mapping, Sequence
 
 from qalign_core.decide.rules import RULES, chain_vote
 from qalign_core.run import Run
-from qalign_study.export.dictionary import Idea
+from qalign_study.export.dictionary import Idea, markup_of
 from qalign_study.measure.curves import Point
 from qalign_study.measure.differences import difference, paired
 from qalign_study.measure.intervals import Difference
@@ -92,5 +91,5 @@ def findings_html(points: Sequence[Point], settings: Run, papers: Difference | N
             f"On the same problems at the compute of {papers.n} samples QAlign {here} "
             f"{standing(papers)} QAlign {there}: {gap(papers)}."
         )
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in sentences)
+    items = "".join(f"<li>{markup_of(text)}</li>" for text in sentences)
     return f'<ul class="qr-said">{items}</ul>'

@@ -27,7 +27,9 @@ RULE_LOOKS = (
     ("red", "square", "dash"),
 )
 """Colour, marker and line of the deciding rules that the dictionary does not list, in turn."""
-TERM = re.compile(r"\[([^\]]+)\]\((\w+)\)")
+METHOD = re.compile(r"[Bb]est-of-(?:n|\d+)")
+"""Names of methods that a browser would break at their hyphens."""
+TERM = re.compile(rf"\[([^\]]+)\]\((\w+)\)|{METHOD.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,20 @@ def term(id_: str, text: str = "") -> str:
         text: the page's text for it; by default the idea's word.
     """
     idea = ideas()[id_]
-    return f'<button type="button" data-term="{id_}">{html.escape(text or idea.word)}</button>'
+    return f'<button type="button" data-term="{id_}">{markup_of(text or idea.word)}</button>'
+
+
+def markup_of(text: str) -> str:
+    """Escape a text; no line ends within the name of a method."""
+    return METHOD.sub(r"<nobr>\g<0></nobr>", html.escape(text))
 
 
 def with_terms(text: str) -> str:
     """Markup of a text in which "[the target](target)" is a term: a word and its idea."""
-    return TERM.sub(lambda match: term(match[2], html.unescape(match[1])), html.escape(text))
+    return TERM.sub(
+        lambda match: term(match[2], html.unescape(match[1])) if match[2] else markup_of(match[0]),
+        html.escape(text),
+    )
 
 
 def variables() -> list[str]:
