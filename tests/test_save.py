@@ -213,8 +213,8 @@ async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(pag
     await turn(page, "results", dark=True)
     await page.wait_for_selector("#results-beta svg.chart")
     for figure, words in (
-        ("error", ("QAlign", "Any of n")),
-        ("beta", ("Changes accepted", "log n")),
+        ("error", ("QAlign", "Any of n: at least one sample is right")),
+        ("beta", ("Changes accepted", "samples can show")),
     ):
         async with page.expect_download() as saving:
             await page.click(f"[data-figure=results-{figure}][data-save=svg]")

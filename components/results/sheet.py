@@ -49,8 +49,9 @@ PROXY = (
 BETA = (
     "The same draws at other values of [β](beta): how often the [weighted vote](wmv) is right (the "
     "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, and "
-    "the [distance](kl) of the target from the language model. An estimate from n samples "
-    "never exceeds log n, the dotted line: a larger distance looks like log n."
+    "the [distance](kl) of the target from the language model. The distance is estimated from "
+    "this run’s samples, which cannot show more than the dotted line: where the curve comes close "
+    "to it, the true distance may be larger."
 )
 BESIDE = (
     "The same problems and the same language model, with a weak reward model. If yours is poor, "

@@ -32,6 +32,8 @@ PANELS = 9
 """Problems whose rewards are drawn, as many as in the paper's figure."""
 OTHER_LMS = ("length", "proposed", "target")
 """Ideas whose looks further language models borrow: this page does not draw them."""
+ANY = ": at least one sample is right"
+"""What the ceiling of all rules over samples is, behind its name in a legend."""
 _RIGHT = Axis("right answers", text=as_percent)
 _BETA = Axis("β, logarithmic", log=True)
 
@@ -77,7 +79,8 @@ def errors(
         if mine := of(points, method):
             plain = method == "any" or method in own_curves()
             id_, own, _ = method.partition("_own")
-            line = _wrong(mine, group.unit, id_, curve_name(method, is_open), plain=plain)
+            name = curve_name(method, is_open) + ANY * (method == "any")
+            line = _wrong(mine, group.unit, id_, name, plain=plain)
             lines.append(replace(line, markers=not own))
     description = "Wrong answers against compute" + f" on {title}" * bool(title)
     return Figure(description, lines, _x(group.unit), _WRONG, title, note)
@@ -268,7 +271,8 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     )
     labels = [f"β {number(p.beta)}: {p.kl:.2f} nats" for p in points]
     distance = Line("base", x, [p.kl for p in points], labels=labels, name="distance")
-    most = Line("any", [x[0], x[-1]], [math.log(header.run.pool)] * 2, name="log n", markers=False)
+    most = f"log {header.run.pool}, the most that {header.run.pool} samples can show"
+    limit = Line("any", [x[0], x[-1]], [math.log(header.run.pool)] * 2, name=most, markers=False)
     here = (header.run.beta, "β of this run")
     share, nats = (
         Axis("changes accepted", text=as_percent, zero=True),
@@ -277,5 +281,5 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     return (
         Figure("Right answers by β", lines, _BETA, _RIGHT, "Right answers", mark=here),
         Figure("Acceptance by β", [changes], _BETA, share, "Changes accepted", mark=here),
-        Figure("Distance by β", [distance, most], _BETA, nats, "Distance, nats", mark=here),
+        Figure("Distance by β", [distance, limit], _BETA, nats, "Distance, nats", mark=here),
     )
