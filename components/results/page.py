@@ -41,6 +41,8 @@ DECIDING = (
     "Three questions decide it, on the sets with a trained reward model. A reward without mistakes "
     "helps the chain: with a validator it is ahead on forms where 1 sample in 14 is right."
 )
+WIDEST = 240
+"""Pixels below which a menu has a row of its own, so that its longest title can be read."""
 READING = '<p class="qc-sub">Reading the results…</p>'
 COMPARING = '<p class="qc-sub">Comparing the methods on every set; this takes a few seconds…</p>'
 OPENS = """
@@ -175,7 +177,7 @@ def _build_sets(
         "Every method ran on whole problem sets"
         + ("" if opened else " that no model was trained on")
         + ", at the same [compute](compute). Lower is better; shaded bands are 95% intervals over "
-        "problems.",
+        "problems. No rule that chooses one of n samples can be below the dotted line.",
     )
     gr.HTML(first_question, **PLAIN)
     with gr.Row():
@@ -184,6 +186,7 @@ def _build_sets(
             value=next(iter(sets.groups)),
             label="Problem set",
             filterable=False,
+            min_width=WIDEST,
             elem_id="results-set",
         )
         # the server knows the variants of all groups; a browser shows those of one
@@ -192,6 +195,7 @@ def _build_sets(
             value=sets.first,
             label="Variant",
             filterable=False,
+            min_width=WIDEST,
             elem_id="results-variant",
         )
     above = gr.HTML(READING, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
