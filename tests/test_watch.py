@@ -372,6 +372,14 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
         await page.wait_for_function(
             "(words) => document.querySelector('.q-beta').innerText.includes(words)", arg=words
         )
+    box = page.locator(".q-beta [type=number]")
+    for nonsense in ("-1", "5000", ""):
+        await box.fill(nonsense)
+        await box.press("Enter")
+        await page.wait_for_selector(
+            ".q-beta >> text=β must be a number from 0.001 to 1,000; it stays 3."
+        )
+        assert await box.input_value() == "3"
     await page.evaluate(
         """() => { window.said = []; const line = document.querySelector('.q-status');
         new MutationObserver(() => said.push(line.innerText)).observe(line,

@@ -66,22 +66,30 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
     h("div.beta-means", ...meaningLines));
   /** @type {Facts | null} */
   let facts = null;
+  let fault = ""; // of what was typed
 
   function show(/** @type {number} */ beta) {
     slider.value = String(Math.log10(beta));
     slider.setAttribute("aria-valuetext", `beta ${few(beta)}`);
     if (document.activeElement !== box) box.value = String(Number(beta.toPrecision(3)));
-    meaning(beta, facts).forEach((sentence, k) => put(meaningLines[k], sentence));
+    const [odds, ...others] = meaning(beta, facts);
+    [fault || odds, ...others].forEach((sentence, k) => put(meaningLines[k], sentence));
   }
   function change(/** @type {number} */ beta) {
-    if (!(beta >= LEAST && beta <= MOST)) return;
-    props.value = beta;
-    show(beta);
-    trigger("change");
+    const isBeta = beta >= LEAST && beta <= MOST;
+    fault = isBeta ? ""
+      : `β must be a number from ${LEAST} to ${few(MOST)}; it stays ${few(Number(props.value))}.`;
+    if (isBeta) props.value = beta;
+    else box.value = String(props.value);
+    show(Number(props.value));
+    if (isBeta) trigger("change");
   }
   const slid = () => 10 ** Number(slider.value);
   const refresh = () => show(Number(props.value) || 1);
-  slider.addEventListener("input", () => show(slid()));
+  slider.addEventListener("input", () => {
+    fault = "";
+    show(slid());
+  });
   slider.addEventListener("change", () => change(Number(slid().toPrecision(3))));
   box.addEventListener("change", () => change(Number(box.value)));
   watch("value", refresh);
