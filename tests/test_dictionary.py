@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import plotly.graph_objects as go
@@ -222,6 +222,7 @@ def test_a_term_is_a_button_whose_text_is_text():
         ([1e-14, 1], "10<sup>−14</sup>", "1"),
         ([1.3e11, 2.9e11], "200G", "300G"),
         ([1, 4], "1", "4"),
+        ([0.4, 1.6], "0.4", "1"),
         ([0, math.inf, 7], "7", "7"),
     ],
 )
@@ -234,6 +235,7 @@ def test_a_log_axis_has_a_few_round_ticks_within_its_values(values, first, last)
     if min(positive) < max(positive):
         assert (axis["ticktext"][0], axis["ticktext"][-1]) == (first, last)
         assert len(ticks) > 1, "one number is no scale"
+    assert all(b / a > 1.19 for a, b in pairwise(ticks)), "their texts would touch"
 
 
 @pytest.mark.parametrize(

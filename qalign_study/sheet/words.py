@@ -225,7 +225,7 @@ def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
     """Round numbers from a little below `low` to a little above `high`, at most `most` of them.
 
     As many of 1, 2 and 5 in each power of ten as there is room for, or only every so many powers.
-    All digits where fewer than three numbers would be left.
+    More digits where fewer than three numbers would be left.
     """
     first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
     for digits, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 6)):
@@ -239,7 +239,8 @@ def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
         if len(within) <= most:
             break
     if len(within) < 3:
-        ticks = [float(f"{k}e{power}") for power in range(first, last + 1) for k in range(1, 10)]
+        apart = 1, 2, 3, 4, 5, 6, 8  # 0.7, 0.8, 0.9 and 1 are too close together
+        ticks = [float(f"{k}e{power}") for power in range(first, last + 1) for k in apart]
         within = [tick for tick in ticks if low <= tick <= high * 1.2]
     return within
 
