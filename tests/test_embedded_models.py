@@ -121,6 +121,7 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.recorded
+@pytest.mark.alike  # the card's other table is measured again from the same weights
 def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]
     few = held_out("inventory", seed=0)[: inventories.SUBSET]

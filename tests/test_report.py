@@ -36,7 +36,7 @@ from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Compared, Report, others
 from qalign_study.measure.results import Results, pack, unpack
-from qalign_study.sheet.evaluated import summarise
+from qalign_study.sheet.evaluated import read, summarise
 from qalign_study.sheet.files import escape_latex, to_csv, to_latex
 from qalign_study.sheet.page import to_html
 from qalign_study.sheet.words import VERDICTS, few
@@ -44,6 +44,8 @@ from qalign_study.sheet.words import VERDICTS, few
 pytestmark = pytest.mark.recorded
 
 RESULTS = ASSETS / "results"
+PAPERS = "suffix"
+"""The paper's move."""
 BAND = ("accuracy", "low", "high")
 GAP = ("difference", "low", "high")
 
@@ -96,11 +98,15 @@ CARD = {
 
 @pytest.fixture(scope="module")
 def full_report() -> Report:
-    """The shipped sets with the paper's move; what is said of others is tested set by set."""
-    sums = {path.stem: summarise(path) for path in sorted(RESULTS.glob("*.zip"))}
+    """The shipped sets with the paper's move; what is said of others is tested set by set.
+
+    It decides every set at nine betas. What documents say of it is alike to what they say of
+    fresh inventories, whose report is small.
+    """
+    paths = (path for path in sorted(RESULTS.glob("*.zip")) if read(path).header.run.move == PAPERS)
+    sums = {path.stem: summarise(path) for path in paths}
     sets = {name: each.results for name, each in sums.items()}
-    of_paper = {name: each for name, each in sets.items() if each.header.run.move == "suffix"}
-    return Report(of_paper, known={name: each.points for name, each in sums.items()})
+    return Report(sets, known={name: each.points for name, each in sums.items()})
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +114,7 @@ def shipped(full_report: Report) -> dict[str, list[dict[str, Any]]]:
     return full_report.json()
 
 
-@pytest.mark.slow  # decides every shipped set at nine betas
+@pytest.mark.slow
 @pytest.mark.alike
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
@@ -133,7 +139,7 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     )
 
 
-@pytest.mark.slow  # decides every shipped set at nine betas
+@pytest.mark.slow
 @pytest.mark.alike
 def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -> None:
     for form in (to_csv, to_latex, to_html):
@@ -142,7 +148,7 @@ def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -
             assert escape_latex(each.name) in text or each.name in text, (form, each.name)
 
 
-@pytest.mark.slow  # decides every shipped set at nine betas
+@pytest.mark.slow
 @pytest.mark.alike
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
@@ -165,7 +171,7 @@ def test_the_cards_table_of_differences_is_the_reports(
     assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
 
 
-@pytest.mark.slow  # decides every shipped set at nine betas
+@pytest.mark.slow
 @pytest.mark.alike
 def test_the_page_of_results_says_the_reports_numbers(
     full_report: Report, shipped: dict[str, list[dict[str, Any]]]
@@ -212,7 +218,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.slow  # decides every shipped set at nine betas
+@pytest.mark.slow
 @pytest.mark.alike
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
@@ -229,7 +235,7 @@ def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_sa
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
 
-@pytest.mark.slow  # decides every shipped set at nine betas
+@pytest.mark.slow
 @pytest.mark.alike
 def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     shipped: dict[str, list[dict[str, Any]]],
@@ -288,9 +294,9 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
 def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
     fresh = unpack(RESULTS / "fresh" / "inventory@2.zip")
     assert (fresh.header.run.beta, fresh.header.rm_revision) == (0.8, "b3cf714bb912")
-    first = summarise(RESULTS / "inventory.zip")
-    both = {"first": first.results, "fresh": fresh}
-    (group,) = Report(both, known={"first": first.points}).groups
+    both = {"first": unpack(RESULTS / "inventory.zip"), "fresh": fresh}
+    known = {name: curves(results, ns=[128]) for name, results in both.items()}
+    (group,) = Report(both, known=known).groups
     texts = {
         path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
         for path in ("docs/results.md", "README.md", "assets/models/README.md")
@@ -402,10 +408,14 @@ def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> N
 @pytest.mark.parametrize(
     ("name", "n"),
     [
-        *((f"fresh/inventory@2{kind}", 64) for kind in ("", "-block", "-share")),
-        ("fresh/inventory@2", 128),
-        ("inventory", 256),
-        ("inventory", 512),
+        ("fresh/inventory@2-block", 64),
+        *(
+            pytest.param(name, n, marks=pytest.mark.alike)
+            for name, n in (
+                *((f"fresh/inventory@2{kind}", 64) for kind in ("", "-share")),
+                *(("fresh/inventory@2", 128), ("inventory", 256), ("inventory", 512)),
+            )
+        ),
     ],
 )
 def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: str, n: int) -> None:
@@ -436,7 +446,11 @@ def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "ns"), [("fresh/inventory@2", [16, 32, 64]), ("inventory", [32, 64, 128])]
+    ("name", "ns"),
+    [
+        ("fresh/inventory@2", [16, 32, 64]),
+        pytest.param("inventory", [32, 64, 128], marks=pytest.mark.alike),
+    ],
 )
 def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
     name: str, ns: list[int]
@@ -456,6 +470,7 @@ def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
     assert f"from `suffix` is {gap}, not significant" in text
 
 
+@pytest.mark.alike  # the table of the fresh inventories is made by the same function
 def test_what_is_said_of_blocks_at_larger_budgets_are_the_runs_numbers() -> None:
     runs = [unpack(RESULTS / f"inventory{name}.zip") for name in ("", "-block", "-share")]
     at = _table_of_blocks(runs, [32, 64, 128, 256, 512])
@@ -497,7 +512,16 @@ OTHER_SETS = [
 ]
 
 
-@pytest.mark.parametrize("entropy", OTHER_SETS, ids=lambda path: path.stem)
+def others_alike(paths: list[Path], *kinds: str) -> list[Any]:
+    """Cases by path: those of other names than these are alike."""
+    alike = {True: (), False: pytest.mark.alike}
+    return [pytest.param(path, id=path.stem, marks=alike[path.stem in kinds]) for path in paths]
+
+
+# of answers with blocks, and of texts
+@pytest.mark.parametrize(
+    "entropy", others_alike(OTHER_SETS, "in_distribution-entropy", "writing-entropy")
+)
 def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(entropy: Path) -> None:
     name = entropy.stem.removesuffix("-entropy")
     suffix = unpack(entropy.with_name(f"{name}.zip"))
@@ -554,7 +578,9 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> 
         assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
 
 
-@pytest.mark.parametrize(("name", "n"), [("forms", 64), ("ifeval", 16)])
+@pytest.mark.parametrize(
+    ("name", "n"), [pytest.param("forms", 64, marks=pytest.mark.alike), ("ifeval", 16)]
+)
 def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
     name: str, n: int
 ) -> None:
@@ -684,7 +710,11 @@ ALL = sorted([*RESULTS.glob("*.zip"), *RESULTS.glob("fresh/*.zip")])
 """Every shipped set of the embedded models."""
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+# with each move, and without a reward
+@pytest.mark.parametrize(
+    "path",
+    others_alike(ALL, "inventory", "inventory-block", "inventory-entropy", "in_distribution-power"),
+)
 def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
     # the embedded reward model reads on, so it reads what the language model wrote and read again
     results = unpack(path)
