@@ -74,8 +74,8 @@ def cross_validated(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -
     points = []
     for own, id_ in reversed(own_curves().items()):  # rules over samples first
         if RULES[id_].draws == "pool":
-            weighted = weighted_at(RULES[id_], runs[0], betas)
             mine = [p for p in several[0] if p.method == id_]
+            weighted = weighted_at(RULES[id_], runs[0], betas, [p.n for p in mine])
             points += [_chosen(own, [p] * len(FACTORS), weighted[p.n], parts) for p in mine]
         elif len(several) > 1:
             chains = [[one for one, _ in pairs(each, id_, "any")] for each in several]

@@ -344,7 +344,9 @@ def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
             yield rule.id, n, row
 
 
-def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, Array]:
+def weighted_at(
+    rule: Rule, draws: Draws, betas: Sequence[float], ns: Sequence[int]
+) -> dict[int, Array]:
     """How often a rule is right at other betas, by n: of each problem, shape [betas, problems].
 
     Over the very subsets of `curves`, so that a beta makes the difference.
@@ -353,8 +355,9 @@ def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, A
         rule: over samples, by weights.
         draws: of a set with samples.
         betas: of the weights.
+        ns: numbers of samples.
     """
-    shares: dict[int, list[Array]] = {n: [] for n in numbers_of_samples(draws)}
+    shares: dict[int, list[Array]] = {n: [] for n in ns}
     for record in draws.records:
         problem = _Problem(draws, record)
         for n, values in shares.items():
