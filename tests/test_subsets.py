@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import combinations
 from math import comb, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,13 @@ def test_several_betas_at_once_are_each_beta_alone() -> None:
         assert together == pytest.approx(alone, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["shifted", "inventory", "fresh/inventory@4", "in_distribution"])
+def first_of(*names: str) -> list[Any]:
+    """Sets where right samples are common and rare; the others are alike."""
+    first = ("in_distribution", "inventory")
+    return [*first, *(pytest.param(name, marks=pytest.mark.alike) for name in names)]
+
+
+@pytest.mark.parametrize("name", first_of("shifted", "fresh/inventory@4"))
 def test_a_weighted_vote_of_two_is_best_of_two(name) -> None:
     results = unpack(ROOT / f"assets/results/{name}.zip")
     values = {p.method: p for p in curves(results, ns=[2])}
@@ -129,9 +136,7 @@ def test_the_majority_vote_is_charged_for_the_language_model_alone() -> None:
     assert (samples["mv"].used, samples["wmv"].used) == (16, 16)
 
 
-@pytest.mark.parametrize(
-    "name", ["in_distribution", "shifted", "long", "inventory", "in_distribution-weak"]
-)
+@pytest.mark.parametrize("name", first_of("shifted", "long", "in_distribution-weak"))
 def test_the_subsets_add_less_than_a_tenth_of_each_interval(name) -> None:
     """Samples in another order, and so other subsets, move no vote by more than that.
 
