@@ -50,6 +50,7 @@ function fill(node, prefix, classes, rest) {
   return node;
 }
 
+const PLAIN = ["title", "option", "style"]; // elements of text alone
 const METHOD = /(best-of-(?:n|\d+))/i;
 
 /**
@@ -78,7 +79,7 @@ export function builder(prefix) {
    */
   function h(name, ...rest) {
     const [tag, ...classes] = name.split(".");
-    const children = rest.flatMap((/** @type {any} */ one) =>
+    const children = PLAIN.includes(tag) ? rest : rest.flatMap((/** @type {any} */ one) =>
       (typeof one === "string" ? textNodes(one) : [one]));
     return /** @type {any} */ (fill(document.createElement(tag), prefix, classes, children));
   }
