@@ -249,7 +249,7 @@ async def take(page, lesson) -> None:
     """Go through a lesson by "Show me"; the page judges each prediction as the server does."""
     await page.click(f"[aria-label$='{lesson.title}']")
     for k, stop in enumerate(lesson.stops):
-        await page.wait_for_selector(f".learn-panel h2 >> text='{stop.title}'")
+        await page.wait_for_selector(f".learn-panel h2:has-text('{stop.title}')")
         assert not {stop.at.tab, stop.ask and stop.ask.then.tab} & {*SERVED}
         needs = stop.text.endswith(NEEDS)
         assert await page.locator(f".learn-words >> text={NEEDS}").count() == needs
