@@ -579,13 +579,21 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "n"), [pytest.param("forms", 64, marks=pytest.mark.alike), ("ifeval", 16)]
+    ("name", "n"),
+    [
+        pytest.param("pretrained/forms", 64, marks=pytest.mark.alike),
+        ("pretrained/ifeval", 16),
+        ("forms/smollm2-entropy", 64),
+        pytest.param("forms/smollm2-block", 64, marks=pytest.mark.alike),
+    ],
 )
 def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
     name: str, n: int
 ) -> None:
-    results = unpack(RESULTS / "pretrained" / f"{name}.zip")
+    results = unpack(RESULTS / f"{name}.zip")
     records, points = results.records, {(p.method, p.n): p for p in curves(results)}
+    move = "" if name.startswith("pretrained") else f"`{results.header.run.move}`: "
+    move = move.replace("\n", "\\n")
     text = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
     qalign, best_of_n = points["qalign", n], points["bon", n]
     assert points["any", n].value == best_of_n.value
@@ -610,9 +618,9 @@ def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
         x = np.array([bool(r.is_right(r.chain_answer[state(r)])) for r in records])
         gap = paired_difference("a", "b", 1.0 * x, 1.0 * right, n=n, spent=0)
         counts = f"{(x & ~right).sum()}, {(right & ~x).sum()} "
-        assert row(label, _as_share(share_of(1.0 * x)), gap, counts) in text
-    vote = "vote (QAlign, minimum Bayes risk)" if name == "ifeval" else "vote (QAlign)"
-    assert row(vote, _as_share(qalign), difference(qalign, best_of_n)) in text
+        assert row(move + label, _as_share(share_of(1.0 * x)), gap, counts) in text
+    vote = "vote (QAlign, minimum Bayes risk)" if "ifeval" in name else "vote (QAlign)"
+    assert row(move + vote, _as_share(qalign), difference(qalign, best_of_n)) in text
     for method, k, label in (("one", 1, "one sample"), ("bon", n, "best-of-n, any of n")):
         assert row(label, _as_share(points[method, k])) in text
 
