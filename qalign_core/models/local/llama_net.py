@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qalign_core.models.local.governor import Governor
 from qalign_core.models.local.int8 import Int8Linear, Int8Product, is_rounded
 from qalign_core.models.local.rows import KVNet, Plan, attend, sliding_window
 
@@ -243,7 +242,6 @@ class Int8LlamaNet(LlamaNet):
         super().__init__(model, rows, window)
         self.alone = True
         self._floor = self._floor.double()
-        self.governor = Governor()
 
     def _fuse(self, layer: Any) -> tuple[Any, ...]:
         value = layer.self_attn.v_proj
@@ -278,8 +276,7 @@ class Int8LlamaNet(LlamaNet):
         x = self._embed(tokens)
         rope, parts = self._rope[plan.positions], self._parts(m, plan)
         mask = plan.mask.view(m, -1, 1, plan.length)
-        layers = self.governor.spread(self._layers)
-        for layer, (w_qkv, bias, scales, w_o, w_gate_up, w_down) in enumerate(layers):
+        for layer, (w_qkv, bias, scales, w_o, w_gate_up, w_down) in enumerate(self._layers):
             qkv = w_qkv(x, bias, self._per_length(x)).double().view(m, n_kv, group + 2, d)
             if scales is not None:
                 for part, scale in zip((qkv[:, :, :group], qkv[:, :, group]), scales, strict=True):
@@ -293,11 +290,6 @@ class Int8LlamaNet(LlamaNet):
             x = w_down(torch.mul(functional.silu(gate.double()), up).float(), x)
         final: Tensor = x * self._per_length(x).mul_(self._gain)
         return final.mul_(self._norm)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits: [m, vocabulary]."""
-        with self.governor.threads():
-            return super().logits(hidden)
 
     def _per_length(self, x: Tensor) -> Tensor:
         """1 / |x| of each row (up to epsilon) [m, 1], rounded to 17 bits."""

@@ -46,8 +46,7 @@ class Worker(ABC):
 
     Args:
         name: the thread's name.
-        threads: threads that torch may use inside one operation; an exact net that finds 1 may use
-            two (`governor`).
+        threads: threads that torch may use inside one operation.
         max_queue: jobs that may wait; when so many do, a run that has its share of them (as many
             as each of the runs that wait could have) is refused one more with an `EngineError`.
 
