@@ -35,13 +35,42 @@ def largest(n_out, n_in, rows):
     return weight, digits
 
 
-@pytest.mark.parametrize("pack", [int8.plain_product, int8.packed_product()])
+PACKS = (int8.plain_product, int8.onednn_product, int8.fbgemm_product)
+
+
+@pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize(("n_out", "n_in"), SHAPES)
 def test_sums_are_exact_for_the_largest_numbers_too(pack, n_out, n_in):
-    assert pack is not None, "torch no longer has the operators; plain_product is used"
+    if pack is int8.fbgemm_product and "AVX" not in torch.backends.cpu.get_cpu_capability():
+        with pytest.raises(RuntimeError, match="AVX2"):
+            pack(*int8.round_weight(torch.rand(4, 4)))
+        return
     weight, digits = largest(n_out, n_in, 6)
     expected = (digits.double() - int8.MIDDLE) @ weight.double().T
-    assert torch.equal(pack(weight)(digits, torch.ones(n_out)), expected.float())
+    assert torch.equal(pack(weight, torch.ones(n_out))(digits), expected.float())
+
+
+@pytest.mark.parametrize("without", [("fbgemm",), ("onednn",), ("fbgemm", "onednn")])
+def test_what_is_missing_or_inexact_is_replaced_and_no_bit_changes(monkeypatch, without):
+    weight, x = torch.randn(300, 576), torch.randn(5, 576)
+    expected = int8.Int8Product(*int8.round_weight(weight))(x)
+
+    def is_off_by_one(weight, scale):
+        multiply = int8.plain_product(weight, scale)
+        return lambda digits: multiply(digits) + scale
+
+    def is_missing(weight, scale):
+        raise AttributeError("no such operator")
+
+    replacements = zip(without, (is_off_by_one, is_missing), strict=False)
+    for name, replacement in replacements:
+        monkeypatch.setattr(int8, f"{name}_product", replacement)
+    int8.packed_product.cache_clear()
+    try:
+        assert (int8.packed_product() is None) == (len(without) == 2)
+        assert torch.equal(int8.Int8Product(*int8.round_weight(weight))(x), expected)
+    finally:
+        int8.packed_product.cache_clear()
 
 
 def test_a_row_is_rounded_to_14_bits_of_its_largest_number():
