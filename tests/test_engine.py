@@ -103,6 +103,19 @@ async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_o
     smaller.close()
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 9])
+async def test_any_number_of_rows_can_be_in_use_at_once(rows, lm, folder):
+    few = load(folder, rows=rows)
+    ids = lm.encode(PROMPT)
+
+    async def draw_all(model):
+        requests = (model.extend(ids, (), seed=seed) for seed in range(2 * rows))
+        return [response.tokens for response in await asyncio.gather(*requests)]
+
+    assert await draw_all(few) == await draw_all(lm)
+    few.close()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (ASSETS / "models" / "rm").is_dir(), reason="the models are not built yet")
 async def test_the_embedded_pair_gives_the_same_bits_in_another_process():
