@@ -90,3 +90,77 @@ async def test_what_opens_above_the_transport_is_in_the_window(visit, opener):
     }""")
     assert top >= 0
     assert bottom <= 600
+
+
+TITLES = """(page) => [...document.querySelectorAll(`#${page} .q-pick .wrap-inner`)].map((menu) => {
+    const style = getComputedStyle(menu, "::after");
+    return [menu.querySelector("input").value, style.content.split('" / ')[0].slice(1),
+      parseFloat(style.width) > 70, style.whiteSpace];
+})"""
+
+
+@pytest.mark.parametrize("name", ["watch", "compare"])
+async def test_a_phones_menus_show_the_title_of_what_is_chosen_in_several_lines(
+    visit, toy_app, name
+):
+    page = await visit(f"{toy_app}?tab={name}", width=390, height=844)
+    for title in ("0.9M reward model, trained here", "0.9M weak reward model"):
+        if title != await page.locator(f"#{name}-rm input").first.input_value():
+            await page.locator(f"#{name}-rm input").first.click()
+            option = page.get_by_role("option", name=title)
+            assert (await option.bounding_box())["width"] > 300
+            await option.click()
+        await page.evaluate("document.activeElement.blur()")
+        await page.wait_for_function(f"""([name, title]) => {{
+            const menus = ({TITLES})(name);
+            return menus.every(([value, shown]) => value === shown)
+              && menus[1][1].startsWith(title);
+        }}""", arg=[name, title])  # fmt: skip
+        assert [rest for _, _, *rest in await page.evaluate(TITLES, name)] == [[True, "normal"]] * 2
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 320])
+async def test_the_buttons_above_the_stage_are_one_row_on_a_phone(visit, toy_app, width):
+    page = await visit(toy_app, width=width, height=740)
+    tops = "[...document.querySelectorAll('#watch-bar > button')].filter((x) => x.offsetHeight)"
+    assert len(set(await page.evaluate(f"{tops}.map((x) => x.offsetTop)"))) == 1
+
+
+LOOK = """(button) => {
+    const style = getComputedStyle(button);
+    return [style.backgroundColor, style.color, style.borderColor, style.borderRadius,
+      style.fontWeight, style.fontSize, style.minHeight];
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_the_main_buttons_of_all_pages_look_alike_and_so_do_the_others(visit, toy_app, dark):
+    page = await visit(f"{toy_app}?lesson=four-ways", dark=dark)
+    await page.wait_for_selector(".learn-next")
+    main = await page.locator("#watch-run").evaluate(LOOK)
+    assert await page.locator(".learn-next").evaluate(LOOK) == main
+    await page.click("#tab-learn-button")
+    assert await page.locator(".learn-list .learn-go").first.evaluate(LOOK) == main
+    await page.click("#tab-compare-button")
+    other = await page.locator("#compare-new").evaluate(LOOK)
+    assert await page.locator(".learn-back").first.evaluate(LOOK) == other
+    assert other[0] != main[0]
+    room = await visit(f"{toy_app}room", dark=dark, ready=".room-send")
+    colors = await room.locator(".room-send").first.evaluate(LOOK)
+    assert colors[:5] == main[:5]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_buttons_that_save_a_figure_look_alike_on_all_pages(visit, toy_app, width):
+    page = await visit(f"{toy_app}?tab=lab", width=width, ready=".lab .q-save")
+    await page.click("#tab-compare-button")
+    await page.wait_for_selector("#compare .q-save")
+    await page.click("#tab-results-button")
+    await page.wait_for_selector("#results-beta svg.chart")
+    lines = "[...document.querySelectorAll('.q-save')]"
+    looks = await page.evaluate(f"""{lines}.map((line) => [line.textContent,
+        ...[...line.querySelectorAll("button")].flatMap({LOOK}), getComputedStyle(line).fontSize,
+        getComputedStyle(line).justifyContent].join("|"))""")
+    assert len(looks) >= 8
+    assert len(set(looks)) == 1

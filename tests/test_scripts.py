@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from browser import ROOT
 
+from components.common import static_routes
 from components.common.theme import head
 from qalign_study.export.scripts import WEB, bundle, sheets
 
@@ -201,3 +202,17 @@ def test_every_script_that_a_shipped_one_imports_is_shipped():
     }
     assert len(imported) > 30
     assert [p for p in imported if not any(p.is_relative_to(root) for root in shipped)] == []
+
+
+def test_what_the_server_writes_needs_no_style_that_comes_with_a_later_script():
+    """Its elements are there before that script is fetched, if it ever is."""
+    python = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "components").rglob("*.py")
+    )
+    for script in {*static_routes.LATER.values()}:
+        css = script.with_suffix(".css")
+        names = set(
+            re.findall(r"\.([a-z]+-[\w-]+)", css.read_text("utf-8") if css.exists() else "")
+        )
+        written = {name for name in names if re.search(rf"(?<![\w-]){name}(?![\w-])", python)}
+        assert written <= {"room-exhibit"}, script.name  # a room has that sheet from the start

@@ -40,7 +40,12 @@ def theme() -> gr.themes.Base:
         button_primary_background_fill_hover_dark="*primary_600",
         button_secondary_background_fill="white",
         button_secondary_background_fill_dark="#171e2a",
+        button_primary_border_color="*primary_600",
+        button_primary_border_color_dark="*primary_500",
         button_border_width="1px",
+        button_large_radius="8px",
+        button_secondary_text_color="#1d2430",
+        button_secondary_text_color_dark="#e9edf4",
         button_secondary_border_color="#cfd5df",
         button_secondary_border_color_dark="#3b4657",
     )

@@ -64,6 +64,14 @@ const player = () => /** @type {any} */ (document.querySelector("#watch-player .
 /** @param {string} text */
 const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
 
+/** A menu's title is written over its input too, where it can wrap (shell.css). */
+function showTitles() {
+  for (const menu of document.querySelectorAll(".q-pick [role='combobox']")) {
+    const { value } = /** @type {HTMLInputElement} */ (menu);
+    menu.closest(".wrap-inner")?.setAttribute("data-title", value);
+  }
+}
+
 /**
  * Settings have changed: what depends on them follows, and what does not is said to be older.
  * @param {Page} page
@@ -72,6 +80,7 @@ const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
  */
 function settings(page, names, values) {
   const now = current[page] = named(names, values);
+  window.requestAnimationFrame(showTitles);
   if (page === "watch") {
     player()?.setBurnIn(Number(now.burn_in) || 0);
     if ((player()?.position.last ?? 0) < 0) pose(String(now.prompt));
@@ -304,6 +313,7 @@ function openPage(name) {
 holdLinked(partsOf(new URLSearchParams(window.location.search)));
 closeFromOutside();
 forgetAnswers();
+document.addEventListener("focusout", showTitles);
 listen();
 listenForFigures();
 QAlignList.listen();
@@ -452,6 +462,7 @@ export const QAlignShell = {
   }),
   /** @type {(...given: [any, any, any, any, any]) => void} */
   beta(element, props, trigger, server, watch) {
+    window.requestAnimationFrame(showTitles); // the menus of its line are there now
     const rewards = () => (props.page === "watch" ? player()?.trace.base ?? [] : []);
     betaSlider(element, props, trigger, server, watch, rewards);
   },
