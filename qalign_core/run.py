@@ -442,4 +442,4 @@ def _check(name: str, value: Any, setting: Mapping[str, Any], limits: Limits | N
 
 
 def _bound(value: float) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.7f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 
+import gradio as gr
 import pytest
 from browser import ROOT
 from fake_server import FakeServer
 from tiny_models import save
 
+from components.common.form import RunForm, with_labels
+from components.common.status import status_value
 from components.session.drawing import draw_run
 from components.session.offer import Offer
-from components.session.runs import Runs
+from components.session.runs import Runs, Status
 from qalign_core import registry
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
@@ -225,6 +229,42 @@ NONSENSE = {
     "tune --lm=": "lm is empty; name a model, such as embedded",
     "evaluate --out x --lm=": "lm is empty; name a model, such as embedded",
 }
+
+
+@pytest.fixture(scope="module")
+def form():
+    with gr.Blocks():
+        form = RunForm(Run(prompt=PROMPT), Runs(), page="watch")
+        form.add("prompt", "rm", "beta", "steps", "seed", "chains")
+        form.add(*form.rest)
+    return form
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "abc", -1, 10**40, math.nan, math.inf, True], ids=lambda x: str(x)[:5]
+)
+@pytest.mark.parametrize("name", [*Run().numbers, "share"])
+def test_a_page_names_a_wrong_numbers_field_by_its_label(form, name, value):
+    settings = {each: widget.value for each, widget in form.widgets.items()}
+    settings |= {"second": "embedded-weak", name: value}
+    with pytest.raises(InvalidSetting) as refused:
+        form.read(list(settings.values())).check(Limits())
+    failed = Status("failed", f"Failed: {refused.value}.")
+    sentence = json.loads(status_value(failed))["text"]
+    label = form.widgets[name].label if name != "seed" else "Seed"
+    end = "but the field is empty." if value in (None, "") else "got "
+    assert sentence.startswith(f"Failed: {label} must be ")
+    assert end in sentence
+    assert with_labels(f"{refused.value}.") == sentence.removeprefix("Failed: ")
+    if name in Run.kinds():  # a program and the command line have the setting's own name
+        assert str(refused.value).startswith(f"{name} must be ")
+
+
+def test_only_a_settings_name_becomes_its_label():
+    unapplied = "Failed: gpt does not apply the setting top_k; leave it at 0, got 5."
+    assert with_labels(unapplied) == unapplied.replace("top_k", "Top-k")
+    for sentence in ("steps 4 to 9 are missing.", "Failed: the lm is busy.", "No such seed."):
+        assert with_labels(sentence) == sentence.replace("steps", "Steps")
 
 
 @pytest.mark.parametrize("arguments", NONSENSE)

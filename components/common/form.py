@@ -1,6 +1,7 @@
 """The settings of a run as widgets: one for each field of `Run` that a page shows, by its name."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,18 @@ LABELS = {
 """The labels of settings whose label is not their name."""
 SLIDERS = {"steps": 1, "chains": 1, "temperature": 0.05, "max_new_tokens": 1, "burn_in": 1}
 """The settings that are sliders, and their step; they reach as far as a run and the server."""
+_NAME = re.compile(rf"^((?:Failed: )?|.* the setting )({'|'.join(Run.kinds())})\b")
+
+
+def label_of(name: str) -> str:
+    """Return the label of a setting's widget."""
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def with_labels(sentence: str) -> str:
+    """Return an error as a page shows it: a setting has its label, an empty field is called so."""
+    sentence = _NAME.sub(lambda match: match[1] + label_of(match[2]), sentence, count=1)
+    return re.sub(r", got (None|'')(?=\.?$)", ", but the field is empty", sentence)
 
 
 class RunForm:
@@ -117,8 +130,7 @@ class RunForm:
 
     def _common_options(self, name: str) -> dict[str, Any]:
         """Return the options that every widget of a setting has."""
-        label = LABELS.get(name, name.replace("_", " ").capitalize())
-        return {"label": label, "elem_id": f"{self._page}-{name.replace('_', '-')}"}
+        return {"label": label_of(name), "elem_id": f"{self._page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
         metadata, options = Run.settings()[name].metadata, self._common_options(name)

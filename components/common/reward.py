@@ -14,6 +14,7 @@ from components.session.offer import Offer
 from qalign_core.errors import InvalidSetting
 from qalign_core.rewards.kinds import reward_kinds
 from qalign_core.rewards.names import reward_named
+from qalign_core.validation import short_repr
 
 SHARE = 0.3
 """Share of the second reward, until somebody moves it."""
@@ -40,7 +41,9 @@ def mixed(first: object, second: object, share: object) -> str:
     except ValueError:
         part = math.nan
     if not 0 <= part <= 1:
-        raise InvalidSetting(f"the second reward's share must be 0 to 1, got {share!r:.40}")
+        raise InvalidSetting(
+            f"Share of the second must be between 0 and 1, got {short_repr(share)}"
+        )
     parts = [(weight * (1 - part), each) for weight, each in reward_named(str(first or "")).parts]
     parts += [(weight * part, each) for weight, each in reward_named(str(second)).parts]
     return " + ".join(f"{weight:.6g}*{each.text}" for weight, each in parts)

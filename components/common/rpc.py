@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from components.common.form import with_labels
 from qalign_core.errors import QAlignError
 from qalign_core.validation import from_json, short_repr
 from qalign_study.serve.refusal import HTTPRefusal, public_errors
@@ -57,7 +58,7 @@ def _answer_errors(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
                     return await function(sent)
                 return await asyncio.to_thread(function, sent)
         except QAlignError as error:
-            return {"error": f"{error}."}
+            return {"error": with_labels(f"{error}.")}
         except _WRONG as error:
             raise HTTPRefusal(422, f"{function.__name__} cannot use {short_repr(sent)}") from error
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import gradio as gr
 
-from components.common.form import ANSWERS, USUAL
+from components.common.form import ANSWERS, USUAL, with_labels
 from components.common.new_problem import new_problem
 from components.session.runs import STOPPED, Runs, Status
 from qalign_core.run import NO_EXTRACTOR
@@ -23,7 +23,8 @@ def status_value(status: Status, **more: str) -> str:
     `more` is "query" of the run's link, a "notice", or the header of a run that the browser is to
     "draw".
     """
-    return json.dumps({"state": status.state, "text": status.text, **more})
+    text = with_labels(status.text) if status.state == "failed" else status.text
+    return json.dumps({"state": status.state, "text": text, **more})
 
 
 def status_line(value: str) -> gr.HTML:
