@@ -12,6 +12,7 @@ import textwrap
 import tomllib
 from base64 import b64encode
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,73 @@ def test_every_picture_and_every_page_that_it_links_to_is_there(page: Path) -> N
     links = re.findall(r"\]\(([^)#]+)[^)]*\)|<img src=\"([^\"]+)\"", TEXTS[page])
     for link in map("".join, links):
         assert link.startswith("https://") or (page.parent / link).is_file(), link
+
+
+FOLDERS = (
+    *("qalign_core", "qalign_study", "components", "assets", "tests"),
+    *("benchmarks", "docs", "tools", "notebooks"),
+)
+FILES = [
+    path.relative_to(ROOT).as_posix()
+    for path in [*ROOT.glob("*.*"), *(p for each in FOLDERS for p in (ROOT / each).rglob("*"))]
+    if "__pycache__" not in path.parts
+]
+SOURCE = (".py", ".js", ".css", ".toml", ".tsv", ".c", ".txt")
+PATH = re.compile(r"[\w.-]+(/[\w.-]+)*(/|\.(py|js|css|toml|md|json|tsv|txt|zip|c|svg|cff))")
+OTHERS = {
+    "judges.py",
+    "roman.py",
+    "GSM_symbolic.jsonl",
+    "gradio_client/utils.py",
+    "ConnectError",
+    "ipconfig",
+} | {*("HTTP_PROXY", "HTTPS_PROXY", "FORWARDED_ALLOW_IPS")}
+"""The reader's own files, and names of other programs; variables have a test of their own."""
+
+
+def find_missing(text: str) -> list[str]:
+    """Return the paths and names in backquotes that the project does not have.
+
+    A path may begin at any folder. Paths with capital letters are placeholders, those in tone/ an
+    example's.
+    """
+    words = set(_source_words())
+    missing = []
+    for code in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)):
+        if code in OTHERS or code.startswith(("tone/", "QALIGN_")):
+            continue
+        if PATH.fullmatch(code):
+            is_there = any(f"/{file}/".endswith(f"/{code.rstrip('/')}/") for file in FILES)
+            if not is_there and not re.search("[A-Z]", code):
+                missing.append(code)
+        elif re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(\))?", code):
+            missing += [code] * (not words.issuperset(re.findall(r"\w+", code)))
+    return missing
+
+
+@cache
+def _source_words() -> frozenset[str]:
+    texts = [
+        (ROOT / file).read_text(encoding="utf-8")
+        for file in ["Makefile", "Dockerfile", *FILES]
+        if not file.endswith("test_readme.py") and file.endswith((*SOURCE, "file"))
+    ]
+    return frozenset(re.findall(r"\w+", "\n".join(texts)))
+
+
+# the page on defects of Gradio names Gradio's own functions
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "upstream.md"], ids=lambda page: page.name
+)
+def test_every_path_and_name_in_backquotes_is_there(page: Path) -> None:
+    assert find_missing(TEXTS[page]) == []
+
+
+def test_a_path_or_a_name_that_is_gone_is_found() -> None:
+    there = "`net_selection.py` `models/local/` `run_chain()` `Target.log_ratio` `NAME.toml` `a b`"
+    assert find_missing(there) == []
+    gone = ["choice.py", "models/far/", "run_chains_of()", "Target.log_ratio_of"]
+    assert find_missing(f"`{'` and `'.join(gone)}`") == gone
 
 
 def test_the_readme_has_a_picture_and_leads_to_every_page() -> None:
