@@ -28,7 +28,7 @@ def test_two_rewards_and_a_share_are_one_sum_and_back():
 
 @pytest.mark.parametrize("share", ["x", None, -0.1, 1.5, float("nan")])
 def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(InvalidSetting, match="share must be 0 to 1"):
+    with pytest.raises(InvalidSetting, match="Share of the second must be between 0 and 1"):
         mixed("embedded", "embedded-weak", share)
 
 
