@@ -350,7 +350,12 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
     groups = groups_of(by_name)
     assert len(groups) == 7
     forms = groups["A pretrained model: forms of ten separate fields"]
-    assert next(iter(forms.items())) == (AS_IN_THE_PAPER, "forms")
+    assert next(iter(forms.items())) == (f"{AS_IN_THE_PAPER}; model in float32", "forms")
+    for path in by_name.values():
+        pretrained, in_int8 = path.parent.name == "pretrained", "int8" in title_of(path)
+        assert in_int8 == read(path).header.lm_revision.endswith(" int8"), path.stem
+        assert pretrained == ("; model in " in title_of(path)), path.stem
+    assert "β = 0.4" in groups["Right samples are very rare, and the chain is ahead: inventories"]
     assert [*forms.values()] == ["forms", "forms@9001", "forms@9001-block"]
     assert len(read(by_name["forms"]).records) == 300  # of which README and the docs report
     sets = _Sets(by_name)

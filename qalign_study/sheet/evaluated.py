@@ -53,6 +53,8 @@ OTHER_RUNS = {
     "entropy": "cuts where the model is unsure",
 }
 """The endings of files with another target or move, and their names on the page."""
+IN_INT8 = ("forms@9001", "ifeval")
+"""The sets on which the pretrained model ran in int8; on the others it ran in float32."""
 OLD_NAMES = {"forms-float32": "forms", "forms-block": "forms@9001-block"}
 """Names of results in older links, with today's."""
 
@@ -142,7 +144,7 @@ def title_of(path: Path) -> str:
     if path.is_dir():
         return path.name
     task = _set_of(path)
-    return "; ".join([TITLES.get(task, task.replace("_", " ")), *_marks(path)])
+    return "; ".join([TITLES.get(task, task.replace("_", " ")), *_marks(path), *_precision(path)])
 
 
 def _marks(path: Path) -> list[str]:
@@ -150,6 +152,12 @@ def _marks(path: Path) -> list[str]:
     seed, variant = task_of(path).partition("@")[2], variant_of(path)
     marks = [f"fresh problems, seed {seed}"] * bool(seed)
     return marks + [OTHER_RUNS.get(variant, f"{variant} reward model")] * bool(variant)
+
+
+def _precision(path: Path) -> list[str]:
+    """Return the precision in which a pretrained model ran."""
+    precision = "int8" if task_of(path) in IN_INT8 else "float32"
+    return [f"model in {precision}"] * (path.parent.name == "pretrained")
 
 
 def groups_of(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
@@ -165,9 +173,10 @@ def groups_of(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
     packed = ((name, path) for name, path in files.items() if not path.is_dir())
     for name, path in sorted(packed, key=lambda item: _place(item[1], GROUPS)):
         task = _set_of(path)
-        label = "; ".join(_marks(path)) or AS_IN_THE_PAPER
+        label = "; ".join([*(_marks(path) or [AS_IN_THE_PAPER]), *_precision(path)])
         group = groups.setdefault(GROUPS.get(task, task.replace("_", " ")), {})
-        group[label[0].upper() + label[1:]] = name
+        first = label[0] if label[0] == "β" else label[0].upper()  # its capital reads as a B
+        group[first + label[1:]] = name
     return groups
 
 
