@@ -63,6 +63,34 @@ class Infinite:
         return float("inf")
 
 
+class Sized(Bare):
+    n_parameters = "many"
+
+
+class Negative(Bare):
+    n_parameters = -1
+
+
+class Unreadable(Bare):
+    @property
+    def n_read(self):
+        raise InvalidSetting("no reading")
+
+
+class Uncounted(Bare):
+    def n_read(self, known, total):
+        return "all"
+
+
+class Failing(Bare):
+    def n_read(self, known, total):
+        return total / 0
+
+
+class Constant(Bare):
+    n_read = 5
+
+
 class Needy:
     def __init__(self, of):
         pass
@@ -104,6 +132,30 @@ def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
 def test_what_is_no_reward_is_refused_in_one_sentence(own, name, error, sentence):
     with pytest.raises(error, match=sentence):
         score(f"{own}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Sized", "Sized cannot be used (ValueError: invalid literal for int"),
+        ("Negative", "Negative cannot be used (InvalidSetting: n_parameters must be a finite"),
+        (
+            "Unreadable",
+            "Unreadable cannot be used (InvalidSetting: no reading); fix its attributes",
+        ),
+        ("Uncounted", "Uncounted failed with InvalidSetting: n_read must be a whole number >= 0"),
+        ("Failing", "Failing failed with ZeroDivisionError: division by zero; fix the class"),
+        ("Constant", "Constant failed with TypeError: 'int' object is not callable; fix the class"),
+    ],
+)
+def test_the_cost_that_a_class_states_is_refused_in_one_sentence_that_names_it(
+    own, capsys, name, sentence
+):
+    run = ["run", "--prompt", "Tom has 5 eggs. How many?", "--steps", "1", "--quiet", "--rm"]
+    assert main([*run, f"{own}:{name}"]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "Traceback" not in error
 
 
 def test_the_least_and_the_mean_of_several_rewards(own):

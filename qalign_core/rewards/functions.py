@@ -13,7 +13,7 @@ from qalign_core.chain.cost import Reading, parameters_of, reading_of, reads_not
 from qalign_core.errors import EngineError, InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
 from qalign_core.types import Response
-from qalign_core.validation import is_finite, short_repr, user_code
+from qalign_core.validation import check_count, check_real, is_finite, short_repr, user_code
 
 
 def load_name(place: str) -> Callable[..., Any]:
@@ -81,7 +81,14 @@ class OwnReward(FunctionReward):
 
     def __init__(self, reward: Any, *, id: str) -> None:
         self.reward, self.id = reward, id
-        self.n_parameters, self.n_read = parameters_of(reward), reading_of(reward)
+        with user_code(ModelLoadError, f"{id} cannot be used (", "); fix its attributes"):
+            self.n_parameters = int(check_real("n_parameters", parameters_of(reward), 0))
+            self._reading = reading_of(reward)
+        self.n_read = self._count_read
+
+    def _count_read(self, known: int, total: int) -> int:
+        with user_code(InvalidReward, f"{self.id} failed with ", "; fix the class"):
+            return check_count("n_read", self._reading(known, total), 0)
 
     async def score(self, prompt: str, response: Response) -> float:
         """The object's score; anything but a finite number is an `InvalidReward`."""
