@@ -106,6 +106,11 @@ def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
     Raises:
         InvalidPrompt: the prompt is empty, or longer than the model's context.
     """
-    if not isinstance(prompt, str) or not prompt.strip():
+    if not is_text(prompt):
+        raise InvalidPrompt(
+            f"the prompt must be a text that UTF-8 can encode, got {short_repr(prompt)}; "
+            "format_prompt makes one of a conversation"
+        )
+    if not prompt.strip():
         raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
     return tuple(lm.encode(prompt))

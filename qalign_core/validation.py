@@ -128,6 +128,8 @@ def check_real(name: str, value: Any, low: int, *, above: bool = False, advice: 
         InvalidSetting: it is not one; the message names the setting and ends with the advice.
     """
     is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and not isinstance(value, int):
+        value = float(value)  # numpy's float32 cannot be compared with `HUGE`
     if not (is_number and low <= value <= HUGE) or (above and value == low):
         rule = f"a finite number {'>' if above else '>='} {low}"
         rest = f"; {advice}" if advice else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import warnings
 from collections import Counter
 from dataclasses import replace
 
@@ -169,6 +170,24 @@ async def test_bad_settings_and_prompts_get_one_sentence() -> None:
     for prompt in ("", "  \n"):
         with pytest.raises(InvalidPrompt, match="the prompt is empty"):
             await steps_of(run_chain(LM, RM, prompt, beta=1.0, steps=1, seed=0))
+    for prompt in (None, "\ud800", [{"role": "user", "content": "Hi"}]):
+        with pytest.raises(InvalidPrompt, match=r"the prompt must be a text .*; format_prompt"):
+            await steps_of(run_chain(LM, RM, prompt, beta=1.0, steps=1, seed=0))
+    for seed in (None, 1.0, "1", True):
+        with pytest.raises(InvalidSetting, match="seed must be a whole number, got"):
+            await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=seed))
+        with pytest.raises(InvalidSetting, match="seed must be a whole number, got"):
+            await steps_of(sample_iid(LM, RM, "x", n=1, seed=seed))
+    with pytest.raises(InvalidSetting, match="give either a target or its beta and sharpness"):
+        await steps_of(run_chain(LM, RM, "x", target=Target(1.0), beta=3.0, steps=1, seed=0))
+    with warnings.catch_warnings(action="error"):  # numpy's numbers are numbers
+        one = await steps_of(
+            run_chain(LM, RM, "x", beta=np.float32(1), steps=np.int64(1), seed=np.int64(0))
+        )
+    assert one == await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=0))
+    named = EnumerableLM(lambda prefix: [0.9, 0.1], pieces=("x", "<eos>"), max_new_tokens=6, id=5)
+    with pytest.raises(ModelContractError, match=r"id of the language model .* is 5; a text"):
+        await steps_of(run_chain(named, RM, "x", beta=1.0, steps=1, seed=0))
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None, "high", 1e305, 10**400])
@@ -199,6 +218,10 @@ class BrokenLM(EnumerableLM):
             return replace(right, **{self.fault: values[:-1] or values * 2})
         if self.fault == "new alone":  # which is allowed
             return replace(right, log_probs=right.log_probs[len(prefix) :], pieces=())
+        if self.fault == "probabilities":
+            return replace(right, log_probs=tuple(map(math.exp, right.log_probs)))
+        if self.fault == "half a character":
+            return replace(right, text="\ud800")
         wrong = {
             "prefix": (7, *right.tokens[1:]),
             "long": (*right.tokens[:-1], 0, 0, 0, 0, 0, 0, 0),
@@ -216,6 +239,8 @@ class BrokenLM(EnumerableLM):
         ("long", "more than its limit of 6"),
         ("nothing", "at least one new token"),
         ("cut", "without an EOS and below its limit"),
+        ("probabilities", "returned [0-9.]+ as a log-probability; natural logs"),
+        ("half a character", "texts that UTF-8 can encode were expected"),
         ("pieces", "returned [0-9]+ pieces for [0-9]+ tokens; return one per token, or none"),
         ("log_probs", "returned [0-9]+ log_probs for [0-9]+ tokens; return one per token, or none"),
     ],

@@ -71,6 +71,10 @@ def number(text):
     return 5
 
 
+def half(text):
+    return "\\ud800"
+
+
 def other(text):
     return text
 
@@ -148,6 +152,8 @@ def test_what_a_grader_raises_is_one_sentence_that_names_it_and_the_text_has_no_
     assert "rules.py:Torn failed with KeyError" in caplog.text
     assert load_grader(f"{own}:number").extract("x") is None
     assert "returned 5, where a text or None was expected" in caplog.text
+    assert load_grader(f"{own}:half").extract("x") is None, "a trace could not be read back"
+    assert r"returned '\ud800', where a text or None was expected" in caplog.text
 
 
 def test_a_right_answer_may_be_any_of_a_list():

@@ -17,6 +17,8 @@ from qalign_study.serve.refusal import HTTPRefusal
 from qalign_study.serve.request_schema import parse_request
 
 MINE = """
+import numpy as np
+
 from qalign_core.chain.moves.move import Proposal
 from qalign_core.chain.moves.suffix import length_ratio
 
@@ -44,6 +46,37 @@ class FirstToken(Mine):
 class Fails:
     async def propose(self, choices, y):
         return y.tokens[len(y)]
+
+
+class Exits:
+    async def propose(self, choices, y):
+        raise SystemExit(3)
+
+
+class Worded(Mine):
+    async def propose(self, choices, y):
+        return Proposal(y, 0, "one")
+
+
+class Undefined(Mine):
+    async def propose(self, choices, y):
+        return Proposal(y, 0, (float("nan"),))
+
+
+class Textual(Mine):
+    async def propose(self, choices, y):
+        return Proposal(y.text, 0, ())
+
+
+class Halved(Mine):
+    async def propose(self, choices, y):
+        return Proposal(y, len(y) / 2, ())
+
+
+class Numpy(Mine):
+    async def propose(self, choices, y):
+        proposal = await super().propose(choices, y)
+        return Proposal(proposal.response, np.int64(proposal.kept), proposal.log_correction)
 
 
 class Unmade:
@@ -95,6 +128,8 @@ def test_run_draws_the_proposals_of_the_move(mine):
     assert command(RUN, steps=6, out="b.jsonl", move="mine.py:Mine") in (0, None)
     (steps,) = read_trace("b.jsonl").chains.values()
     assert {step.index for step in steps[1:]} != {0}, "the control: another move of the same file"
+    assert command(RUN, steps=6, out="c.jsonl", move="mine.py:Numpy") in (0, None)
+    assert read_trace("c.jsonl").states == read_trace("b.jsonl").states
 
 
 @pytest.mark.slow
@@ -135,6 +170,11 @@ def test_evaluate_names_the_move_in_its_results_and_reports(move, mine, capsys):
         ("mine.py:Nope", "mine.py has no function or class Nope"),
         ("mine.py:MINE", "mine.py has no function or class MINE"),
         ("mine.py:Fails", "mine.py:Fails failed with IndexError: tuple index out of range"),
+        ("mine.py:Exits", "mine.py:Exits failed with SystemExit: 3; fix the move"),
+        ("mine.py:Worded", "mine.py:Worded returned a Proposal that cannot be used (ValueError"),
+        ("mine.py:Undefined", "mine.py:Undefined returned a Proposal that cannot be used (ValueE"),
+        ("mine.py:Textual", "mine.py:Textual returned a Proposal that cannot be used (TypeError"),
+        ("mine.py:Halved", "mine.py:Halved returned a Proposal that cannot be used (TypeError"),
         ("mine.py:Unmade", "mine.py:Unmade cannot be made (ValueError: no such file)"),
         ("mine.py", "move must be moves such as suffix"),
     ],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from finite import TableReward, letters
 from hypothesis import given
@@ -19,6 +21,7 @@ from qalign_core import (
     TraceHeader,
     collect,
     load_trace,
+    run_chain,
     run_chains,
     sample_iid,
     save_trace,
@@ -27,6 +30,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.format import header_line, parse_trace, trace_lines
 from qalign_core.run import Run
+from qalign_study.exact.enumerable import EnumerableLM
 
 LM, RM = letters(), TableReward()
 HEADER = TraceHeader(Run(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3))
@@ -209,3 +213,28 @@ def test_a_missing_or_binary_file_is_refused(tmp_path) -> None:
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(InvalidTrace, match="Is a directory"):
         load_trace(tmp_path / "folder.jsonl")
+
+
+async def test_numbers_of_numpy_are_written_as_numbers(tmp_path) -> None:
+    class Numpy(EnumerableLM):
+        async def extend(self, prompt_ids, prefix, *, seed):
+            response = await super().extend(prompt_ids, prefix, seed=seed)
+            log_probs = tuple(map(np.float32, response.log_probs))
+            return replace(
+                response, tokens=tuple(map(np.int64, response.tokens)), log_probs=log_probs
+            )
+
+    lm = Numpy(lambda prefix: [0.9, 0.1], pieces=("x", "<eos>"), max_new_tokens=6)
+    run = Run(prompt="p", steps=8, sharpness=2.0)
+    steps = [
+        step async for step in run_chain(lm, TableReward(), "p", target=run.target, steps=8, seed=1)
+    ]
+    trace = Trace.collect(steps, TraceHeader(run))
+    save_trace(trace, tmp_path / "run.jsonl")
+    assert load_trace(tmp_path / "run.jsonl").steps == trace.steps
+
+
+def test_the_file_of_an_unreadable_trace_is_named(tmp_path) -> None:
+    (tmp_path / "broken.jsonl").write_text("[1]\n")
+    with pytest.raises(InvalidTrace, match=r"^broken\.jsonl: line 1 of the trace"):
+        load_trace(tmp_path / "broken.jsonl")

@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator
 import numpy as np
 
 from qalign_core.chain.ahead import Ahead
-from qalign_core.chain.checks import check_log_probs, check_models
+from qalign_core.chain.checks import check_log_probs, check_models, check_seed
 from qalign_core.chain.kernel import accepts, log_acceptance, log_uniform
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move, name_of, needs_log_probs
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.chain.sampling import draw, score
+from qalign_core.errors import InvalidSetting
 from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
@@ -113,6 +114,9 @@ async def run_chain(
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
     check_models(lm, rm)
+    check_seed(seed)
+    if target is not None and target_settings:
+        raise InvalidSetting("give either a target or its beta and sharpness, got both")
     target = target or Target(**rename_settings(target_settings))
     if isinstance(move, str):
         move = move_of(parse_moves(move), lm)

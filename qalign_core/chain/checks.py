@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from inspect import iscoroutinefunction, isfunction
+from numbers import Integral
 
-from qalign_core.errors import InvalidReward, ModelContractError
+from qalign_core.errors import InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Response
-from qalign_core.validation import HUGE, short_repr
+from qalign_core.validation import HUGE, is_text, short_repr
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:
@@ -35,6 +36,11 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
                 f"{names[-1]} of the {what} model {kind.__name__} is a plain function, a coroutine "
                 f"was expected; write `async def {names[-1]}`"
             )
+        if not is_text(model.id):
+            raise ModelContractError(
+                f"id of the {what} model {kind.__name__} is {short_repr(model.id)}; a text that "
+                "UTF-8 can encode was expected"
+            )
     if iscoroutinefunction(lm.encode):
         raise ModelContractError(f"encode of {lm.id} is a coroutine; write `def encode`")
     if not isinstance(lm.max_new_tokens, int):
@@ -42,6 +48,12 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
             f"max_new_tokens of {lm.id} is {short_repr(lm.max_new_tokens)}; a whole number "
             "was expected"
         )
+
+
+def check_seed(seed: int) -> None:
+    """Raise unless a seed is a whole number: `None` would be one fixed seed, not a new one."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool):
+        raise InvalidSetting(f"seed must be a whole number, got {short_repr(seed)}")
 
 
 def check_response(
@@ -75,6 +87,11 @@ def check_response(
             "(the EOS, if nothing else) was expected"
         )
     check_lengths(response, n_kept, lm)
+    if not all(map(is_text, (response.text, *response.pieces))):
+        raise ModelContractError(
+            f"{lm.id} returned {short_repr(response.text)}; texts that UTF-8 can encode were "
+            "expected"
+        )
     if n > limit:
         raise ModelContractError(
             f"{lm.id} returned {n} tokens, more than its limit of {limit}; prefix and new tokens "
@@ -109,6 +126,11 @@ def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
             raise ModelContractError(
                 f"{lm.id} returned {count} {name} for {n} tokens; return one per token, or none"
             )
+    if (most := max(response.log_probs, default=0.0)) > 0:
+        raise ModelContractError(
+            f"{lm.id} returned {short_repr(most)} as a log-probability; natural logs of "
+            "probabilities, which are <= 0, were expected"
+        )
 
 
 def check_reward(reward: float, response: Response, rm: RewardModel) -> float:

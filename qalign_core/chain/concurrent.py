@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.checks import check_models
+from qalign_core.chain.checks import check_models, check_seed
 from qalign_core.chain.merging import end, merge
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.chain.sampling import draw
@@ -65,6 +65,7 @@ async def sample_iid(
     check_count("first", first, 0)
     check_count("concurrency", concurrency, 1)
     check_models(lm, rm)
+    check_seed(seed)
     prompt_ids = encode_prompt(lm, prompt)
     pending: deque[asyncio.Task[ScoredResponse]] = deque()
     started = first

@@ -69,8 +69,15 @@ _ESCAPED = re.compile("[<\x85\u2028\u2029\ud800-\udfff]")
 
 
 def _dump(line: Line) -> str:
-    text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        line, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
+    )
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy or torch as Python's own: a user's model may return such."""
+    return value.item()
 
 
 def _finite_or_none(value: float) -> float | None:

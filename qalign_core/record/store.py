@@ -29,9 +29,13 @@ def load_trace(path: str | Path) -> Trace:
     """Read a trace from a file.
 
     Raises:
-        InvalidTrace: it is not a trace of this version; the message names the line.
+        InvalidTrace: it is not a trace of this version; the message names the file and the line.
     """
-    return parse_trace(trace_text(Path(path)))
+    text = trace_text(Path(path))
+    try:
+        return parse_trace(text)
+    except InvalidTrace as error:
+        raise InvalidTrace(f"{Path(path).name}: {error}") from error
 
 
 def trace_text(path: Path) -> str:

@@ -5,13 +5,16 @@ Only the command line and Python can load a file (`registry.load_move`); links a
 
 import hashlib
 import inspect
+import math
+import operator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qalign_core.chain.moves.move import Choices
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
-from qalign_core.types import MoveResult, Response
-from qalign_core.validation import first_line
+from qalign_core.types import MoveResult, NoProposal, Proposal, Response
+from qalign_core.validation import first_line, short_repr, user_code
 
 
 class OwnMove:
@@ -47,14 +50,29 @@ class OwnMove:
             result = await self.move.propose(choices, y)
         except QAlignError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             problem = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidSetting(f"{self.place} failed with {problem}; fix the move") from error
         if not isinstance(result, MoveResult):
             raise InvalidSetting(
                 f"{self.place} returned {type(result).__name__}; return a Proposal or a NoProposal"
             )
-        return result
+        if isinstance(result, NoProposal):
+            return result
+        before = f"{self.place} returned a Proposal that cannot be used ("
+        after = "); give a Response, whole numbers, and a tuple of numbers as log_correction"
+        with user_code(InvalidSetting, before, after):
+            return with_types(result)
+
+
+def with_types(proposal: Proposal) -> Proposal:
+    """Return a proposal with whole numbers, numpy's included, as int; raise if it is none."""
+    if not isinstance(proposal.response, Response):
+        raise TypeError(f"response is {short_repr(proposal.response)}")
+    if math.isnan(sum(map(float, proposal.log_correction))):  # type: ignore[arg-type]
+        raise ValueError(f"log_correction is {short_repr(proposal.log_correction)}")
+    kept, kept_again = map(operator.index, (proposal.kept, proposal.kept_again))
+    return replace(proposal, kept=kept, kept_again=kept_again)
 
 
 LOADED: dict[str, OwnMove] = {}

@@ -24,7 +24,7 @@ from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable, witho
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import is_file_name
-from qalign_core.validation import from_json, short_repr, user_code
+from qalign_core.validation import from_json, is_text, short_repr, user_code
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ def user_verdict(function: Any, what: str, outcome: str) -> UserFunction:
 
 def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
     """Make a grader of a user's functions (`UserFunction`); it reads no text between think tags."""
-    what, is_answer = f"the grader {name}", lambda value: value is None or isinstance(value, str)
+    what, is_answer = f"the grader {name}", lambda value: value is None or is_text(value)
     find_answer = UserFunction(
         extract, what, "a text or None", "such a text has no answer", is_answer
     )
