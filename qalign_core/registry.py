@@ -290,7 +290,7 @@ def current_name(kind: str, id: str) -> str:
     parts = reward_named(id).summed if kind == "rm" else ()
     if all(part.text == current(part.text) for _, part in parts):
         return current(id)
-    return " + ".join(f"{weight:g}*{current(part.text)}" for weight, part in parts)
+    return " + ".join(f"{weight!r}*{current(part.text)}" for weight, part in parts)
 
 
 def is_foreign(lm: str, prompt: str) -> bool:
@@ -493,11 +493,12 @@ def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
 def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
     entry = entries().get((kind, id))
     source = entry.location if entry is not None else id
-    if entry is None and "/" not in id and not is_local(Path(id)):
+    if entry is None and (not id or ("/" not in id and not is_local(Path(id)))):
         known = ", ".join(entry.id for entry in entries_of(kind))
+        several = ', or a sum such as "0.7*A + -0.3*B"' if kind == "rm" else ""
         raise ModelLoadError(
             f"there is no model called {id!r}; choose from {known}, or give a folder, a GGUF "
-            "file, a hub id (owner/name) or a server (http://HOST:PORT)"
+            f"file, a hub id (owner/name) or a server (http://HOST:PORT){several}"
         )
     match = _AT_REVISION.fullmatch(id)
     if entry is None and match is not None and not is_local(Path(id)):

@@ -1,11 +1,15 @@
 """Rewards of a user's own file, a class among them, and several rewards as one."""
 
 import asyncio
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from qalign_core import registry
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
-from qalign_core.registry import load_reward_model
+from qalign_core.registry import current_name, entries, load_reward_model
+from qalign_core.rewards.functions import FunctionReward
 from qalign_core.rewards.names import reward_named
 from qalign_core.types import Response
 from qalign_study.commands import main
@@ -56,6 +60,10 @@ class Nameless:
     @property
     def id(self):
         raise InvalidSetting("no id")
+
+
+class Surrogate(Eggs):
+    id = "\\ud800"
 
 
 class Infinite:
@@ -126,6 +134,7 @@ def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
         ("Settled", InvalidReward, "Settled failed with InvalidSetting: /home/me/x; fix the class"),
         ("Prompted", InvalidReward, "Prompted failed with InvalidPrompt: too long; fix the class"),
         ("Nameless", ModelLoadError, "InvalidSetting: no id.; fix its attributes"),
+        ("Surrogate", ModelLoadError, r"the id '\\ud800' is not UTF-8 text.; fix its attributes"),
         ("Infinite", InvalidReward, "Infinite returned inf; one finite number was expected"),
     ],
 )
@@ -156,6 +165,33 @@ def test_the_cost_that_a_class_states_is_refused_in_one_sentence_that_names_it(
     error = capsys.readouterr().err
     assert sentence in error
     assert "Traceback" not in error
+
+
+def test_numbers_of_numpy_are_rewards():
+    for value in (np.float32(1), np.int64(1), np.bool_(True), True, 1):
+        reward = FunctionReward(lambda prompt, text, value=value: value)
+        assert asyncio.run(reward.score("p", TEXT)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("sum_", "weights"),
+    [
+        (".5*embedded + .25*plain", [0.5, 0.25]),
+        ("1e-3*embedded+2E+1*plain", [0.001, 20.0]),
+        ("-.5 * embedded + 1.*plain", [-0.5, 1.0]),
+        ("1e-05*embedded + plain", [1e-05, 1.0]),
+    ],
+)
+def test_a_weight_is_written_as_python_writes_a_number(sum_, weights):
+    assert [weight for weight, _ in reward_named(sum_).parts] == weights
+    assert [part.text for _, part in reward_named(sum_).parts] == ["embedded", "plain"]
+
+
+def test_a_sum_with_an_old_name_keeps_its_weights(monkeypatch):
+    entry = replace(entries()["rm", "embedded"], aliases=("old",))
+    monkeypatch.setattr(registry, "entries", lambda: {("rm", "old"): entry})
+    sum_ = current_name("rm", "0.12345678*old + 1e-07*plain")
+    assert [weight for weight, _ in reward_named(sum_).parts] == [0.12345678, 1e-07]
 
 
 def test_the_least_and_the_mean_of_several_rewards(own):

@@ -9,11 +9,20 @@ from inspect import iscoroutinefunction
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from qalign_core.chain.cost import Reading, parameters_of, reading_of, reads_nothing
 from qalign_core.errors import EngineError, InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
 from qalign_core.types import Response
-from qalign_core.validation import check_count, check_real, is_finite, short_repr, user_code
+from qalign_core.validation import (
+    check_count,
+    check_real,
+    is_finite,
+    is_text,
+    short_repr,
+    user_code,
+)
 
 
 def load_name(place: str) -> Callable[..., Any]:
@@ -69,7 +78,7 @@ class FunctionReward:
     def checked(self, value: object) -> float:
         """The value, if it is one finite number."""
         with suppress(OverflowError):  # a whole number may have any length
-            if isinstance(value, Real) and is_finite(number := float(value)):
+            if isinstance(value, (Real, np.bool_)) and is_finite(number := float(value)):
                 return number
         raise InvalidReward(
             f"{self.id} returned {short_repr(value)}; one finite number was expected"
@@ -117,6 +126,8 @@ def reward_from_file(place: str, *, id: str) -> FunctionReward:
         is_class = hasattr(reward, "score")
         if id == place:
             id = str(getattr(reward, "id", name)) if is_class else name
+            if not is_text(id):
+                raise ValueError(f"the id {short_repr(id)} is not UTF-8 text")
     if not is_class:
         return FunctionReward(reward, id=id)
     if not iscoroutinefunction(reward.score):

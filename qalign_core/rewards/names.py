@@ -11,6 +11,10 @@ from qalign_core.rewards.kinds import RewardKind, reward_kinds
 from qalign_core.run import is_file_name
 from qalign_core.validation import is_finite, short_repr
 
+_WEIGHT = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+"""A weight in a sum, as Python writes floats too."""
+_PLUS = re.compile(rf"\s\+\s|(?<![\d.][eE])\+(?={_WEIGHT}\s*\*)")
+_WEIGHTED = re.compile(rf"({_WEIGHT})\s*\*\s*(\S.*)")
 MAX_PARTS = 8
 """Rewards of one sum; each is scored for every response."""
 MAX_NAME = 4096
@@ -74,8 +78,8 @@ def reward_named(text: str) -> RewardName:
             return RewardName(text, "min", least=names)
         return RewardName(text, "sum", summed=tuple((1 / len(names), name) for name in names))
     weights: dict[str, float] = {}
-    for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", text.strip()):
-        weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
+    for part in _PLUS.split(text.strip()):
+        weighted = _WEIGHTED.fullmatch(part)
         weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
         weights[name] = weights.get(name, 0.0) + weight
     if len(weights) > MAX_PARTS or not all(is_finite(weight) for weight in weights.values()):
