@@ -90,7 +90,7 @@ async def verify_seed(subject: Subject) -> Verdict:
     for seed in range(n):
         if (await subject.draw_one(seed)).tokens != subject.responses[seed].tokens:
             return False, f"seed {seed} gave one text among {N_SEEDS} requests and another alone"
-    return True, f"{n} of {N_SEEDS} seeds drawn together gave the same text alone"
+    return True, f"{n} seeds gave the same text alone as among {N_SEEDS} requests"
 
 
 async def verify_prefix(subject: Subject) -> Verdict:

@@ -2,7 +2,17 @@
 
 import sys
 
-from qalign_study.commands import main
+
+def main() -> int:
+    """Run one command; Ctrl-C ends with one sentence even while modules are still imported."""
+    try:
+        from qalign_study import commands
+
+        return commands.main()
+    except KeyboardInterrupt:
+        print("qalign: stopped", file=sys.stderr)
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,6 +9,8 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +22,7 @@ from tqdm import tqdm
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.store import read_trace
+from qalign_study import __main__, commands
 from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess
@@ -294,3 +297,28 @@ def test_the_command_that_a_folder_keeps_draws_the_same_again_in_a_shell(tmp_pat
     assert main([*words[:-1], str(again)]) == 0
     (_, one), (_, other) = (next(traces_of(each, len(problems))) for each in (first, again))
     assert one.steps == other.steps
+
+
+def test_ctrl_c_while_modules_are_imported_is_one_sentence_too(capsys, monkeypatch):
+    def interrupt(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "import_module", interrupt)
+    monkeypatch.setattr(sys, "argv", ["qalign", "run"])
+    assert __main__.main() == 130
+    assert capsys.readouterr().err == "qalign: stopped\n"
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"qalign": "qalign_study.__main__:main"}
+
+
+@pytest.mark.parametrize("port", [-1, 2**16])
+def test_a_port_that_cannot_be_is_one_sentence(port, capsys):
+    assert main(["serve", "--port", str(port)]) == 2
+    assert f"port {port} cannot be used (ports are 0 to 65535); give" in capsys.readouterr().err
+
+
+def test_a_share_of_no_proposals_is_left_out(capsys):
+    command = "bench-moves suffix --problems 1 --steps 0 --max-new-tokens 6 --rm plain"
+    with warnings.catch_warnings(action="error", category=RuntimeWarning):
+        assert main(command.split()) == 0
+    assert re.search(r"suffix +0\.0 \(0\.0 to 79\.3\) +- +- ", capsys.readouterr().out)

@@ -130,6 +130,7 @@ def _measure_move(
         for problem, steps in zip(problems, walks, strict=True)
     ]
     right, accepted = share_of(solved), acceptance(every).changed
-    refused = float(np.mean([step.refused is not None for step in every if step.t]))
-    shares = (f"{share:.1%}" for share in (accepted.value or 0, refused))
+    proposed = [step.refused is not None for step in every if step.t]
+    refused = float(np.mean(proposed)) if proposed else None
+    shares = (None if each is None else f"{each:.1%}" for each in (accepted.value, refused))
     return (right, *shares, float(np.mean(spent)), float(np.mean(effective)))

@@ -13,6 +13,7 @@ from qalign_core.context import PROGRESS
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.gguf_file import is_gguf
 from qalign_core.registry import entries, is_address, suggest_package
+from qalign_core.rewards.names import reward_named
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,8 @@ async def command(options: argparse.Namespace) -> None:
         source = entry.location if entry is not None else name
         if is_address(source):
             raise ModelLoadError(f"{name} is a server, which has nothing to download")
+        if (entry is None or entry.kind == "rm") and reward_named(source).kind != "model":
+            raise ModelLoadError(f"{name} is a reward without a network of its own to download")
         with suggest_package(entry):
             folder = Path(source) if is_gguf(Path(source)) else model_folder(source)
         paths = folder.iterdir() if folder.is_dir() else [folder]

@@ -47,6 +47,8 @@ async def command(options: argparse.Namespace) -> None:
         return await _run_many(options)
     if options.json:
         raise InvalidSetting("--json prints the answers to --prompts; give --prompts SET")
+    if options.problems is not None:
+        raise InvalidSetting("--problems is for --prompts SET; --problem N runs one problem")
     run = shared.run_of(options)
     models = shared.models_of(options)
     problem = Problem("", run.prompt, run.reference, run.extractor)

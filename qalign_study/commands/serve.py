@@ -6,6 +6,7 @@ Examples:
 """
 
 import argparse
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -74,6 +75,8 @@ async def command(options: argparse.Namespace) -> None:
     api = ChatAPI((names.lm,), draw, defaults, limits, key)
     origins = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
     with on_disk(f"port {options.port}", "used", "give another --port", InvalidSetting):
+        if not 0 <= options.port < 2**16:
+            raise OSError(errno.EINVAL, "ports are 0 to 65535")
         listening = socket.create_server((options.host, options.port))
     host, port = listening.getsockname()[:2]
     print(f"http://{host}:{port}/v1 answers as {', '.join(api.names)}", flush=True)

@@ -184,6 +184,8 @@ def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
 def run_of(options: argparse.Namespace) -> Run:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
     settings = read_settings(options)
+    if "prompt" in settings and options.problem is not None:
+        raise InvalidSetting("--prompt and --problem are two problems; leave one of them out")
     if "prompt" not in settings:
         problems = load_set(options).problems
         number: int = options.problem or 0
@@ -229,7 +231,12 @@ def with_grader(extractor: str | None, problems: Sequence[Problem]) -> tuple[Pro
         return tuple(problems)
     if is_file_name(extractor):
         extractor = load_grader(extractor).name
-    if any(problem.answer is None for problem in problems) or extractor == NO_EXTRACTOR:
+    if extractor == NO_EXTRACTOR:
+        raise InvalidSetting(
+            "--extractor none is for a --prompt; leave it out for the problems of a set, which is "
+            "open-ended if they have no answers"
+        )
+    if any(problem.answer is None for problem in problems):
         raise InvalidSetting(
             f"--extractor {extractor} is for problems with answers, read from a text; leave it out "
             "for open-ended problems"

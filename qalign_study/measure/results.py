@@ -356,7 +356,11 @@ def read_arrays(path: Path, place: str) -> dict[str, Array]:
                 member.filename.removesuffix(".npy"): _array(archive, member) for member in members
             }
     except Exception as error:  # zipfile, its unpackers and numpy have a dozen kinds
-        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InvalidTrace(
+            f"cannot read results from {place} ({reason}); give the folder of an evaluation, or a "
+            "file of its --pack"
+        ) from error
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
