@@ -53,7 +53,7 @@ COST = {"browser": 1.5, "slow": 0.5}
 """Seconds of processor that a test with this mark takes, roughly; others take 0.01."""
 SECONDS = {
     "results": 130, "watch": 60, "lab_page": 45, "page_mistakes": 28, "player": 28, "room_page": 27,
-    "compare_page": 25, "readme": 25, "presenter": 24, "contract": 20, "gpu": 20,
+    "compare_page": 25, "readme": 25, "presenter": 24, "contract": 20, "gpu": 13, "hub": 11,
     "save": 19, "one_hash": 18, "int8": 15, "door": 15, "app": 15, "moves": 14, "engine": 14,
     "bench_moves": 14, "demo": 13, "gallery": 13, "inside": 13, "recorded": 12, "export": 11,
     "linked_settings": 11, "served": 10, "serve": 10, "homework": 10, "doors": 10, "controls": 9,

@@ -20,36 +20,40 @@ from components.session.offer import needs_gpu
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).resolve().parent
-ASIDE = """import sys, types
-sys.modules["spaces"] = types.SimpleNamespace(GPU=lambda function: function)
-sys.argv = sys.argv[1:]
-import runpy; runpy.run_path(sys.argv[0], run_name="__main__")"""
+FORK_EACH = """import os, runpy, sys, types
+import gradio
+import transformers.models.llama.modeling_llama
+zero_gpu, *sys.argv = sys.argv[1:]
+for lent in (True, False):
+    if not (child := os.fork()):
+        if lent:
+            sys.path.insert(0, zero_gpu)
+        else:
+            sys.modules["spaces"] = types.SimpleNamespace(GPU=lambda function: function)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        break
+    assert os.waitpid(child, 0)[1] == 0"""
+"""Runs `gpu_client.py` twice, each in a process of its own that has the imports already."""
 
 
-def ran(*command, spaces):
-    """What `gpu_client.py` said."""
-    path = os.pathsep.join(map(str, [*spaces, TESTS, TESTS.parent]))
+@pytest.fixture(scope="module")
+def replies(tmp_path_factory):
+    """What `gpu_client.py` said on ZeroGPU hardware, and with the package on any other."""
+    folder = save(tmp_path_factory.mktemp("lm"), "llama")
     result = subprocess.run(
-        [sys.executable, *map(str, command)],
+        [sys.executable, "-c", FORK_EACH, TESTS / "zero_gpu", TESTS / "gpu_client.py", folder],
         cwd=TESTS.parent,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, [TESTS, TESTS.parent])),
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         timeout=900,
     )
     assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="module")
-def replies(tmp_path_factory):
-    """On ZeroGPU hardware, and with the package on any other."""
-    folder = save(tmp_path_factory.mktemp("lm"), "llama")
-    client = TESTS / "gpu_client.py"
-    return (
-        ran(client, folder, spaces=[TESTS / "zero_gpu"]),
-        ran("-c", ASIDE, client, folder, spaces=[]),
-    )
+    return [json.loads(line) for line in result.stdout.splitlines()[-2:]]
 
 
 def steps_of(run):
