@@ -10,7 +10,10 @@ import pytest
 from browser import standalone
 from traces import toy_trace
 
+from components.common.status import status_value
+from components.session.runs import STOPPED, Status
 from components.watch.gallery import WATCH
+from components.watch.page import PLAYS
 from qalign_core.record.format import parse_trace
 from qalign_core.record.store import load_trace
 from qalign_core.run import Run
@@ -257,6 +260,23 @@ async def test_stop_and_a_file_in_mid_run_say_what_happened_until_it_is_past(
     await reads(page, ".qp-note", "This file was not opened.")
     await page.get_by_role("button", name="Step forward").click()
     await page.wait_for_selector(".qp-note", state="hidden")
+
+
+async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_steps_are_kept(
+    visit, toy_app
+):
+    page = await visit(toy_app)
+    await page.click("#watch-new")
+    await shows(page, f"{API}.position.source === 'next'")
+    await reads(page, "#watch .q-status", "Next run: ")
+    await page.evaluate("QAlignShell.tune([])")  # a status is shown again, as after Run
+    text = f"{STOPPED.text}{PLAYS} · seed 4"
+    say = "(value) => QAlignShell.status(document.querySelector('#watch .q-status'), { value })"
+    await page.evaluate(say, status_value(Status("stopped", text)))
+    assert await page.inner_text("#watch .q-status") == "Stopped. No step was drawn. · seed 4"
+    await page.evaluate(f"(text) => {API}.open(text, 'Run')", toy_trace(6, seed=3))
+    await page.evaluate(say, status_value(Status("stopped", text)))
+    assert await page.inner_text("#watch .q-status") == text
 
 
 @pytest.mark.parametrize(

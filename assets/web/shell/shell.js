@@ -43,6 +43,8 @@ import { put } from "../dom.js";
 
 const ACTIVE = ["loading", "queued", "sampling"];
 const ENDED = ["stopped", "finished", "failed"];
+/** What a stopped run says, which is wrong before its first step (components/watch/page.py). */
+const KEPT = "The steps drawn so far are kept. ▶ continues.";
 /** The link names a run of its own, so the recorded run is not what its step belongs to. */
 const linked = namesRun(opened);
 /** The settings of the run that each page shows. @type {Record<string, Record<string, unknown>>} */
@@ -175,7 +177,9 @@ function status(element, props) {
   statusValues.set(element, props.value);
   element.dataset.state = message.state;
   enableStop(page, ACTIVE.includes(message.state));
-  put(/** @type {Element} */ (element.querySelector("span")), message.text);
+  const isEmpty = page === "watch" && (player()?.position.last ?? 0) < 0;
+  put(/** @type {Element} */ (element.querySelector("span")), isEmpty
+    ? message.text.replace(KEPT, "No step was drawn.") : message.text);
   // the run's settings for the address bar, as the server spelt them; a file has its own
   if (message.query !== undefined && (page === "compare" || source === "run")) {
     remember(page, keepingStep(page, message.query));
