@@ -106,6 +106,26 @@ async def test_early_draws_save_steps_of_the_batch_where_lengths_stay():
     assert early.n_steps < 0.7 * alone.n_steps
 
 
+class First(Sum):
+    """The first response has the highest reward by far, so no other is accepted."""
+
+    best = None
+
+    async def score(self, prompt, response):
+        self.best = self.best or response.tokens
+        return 1e6 * (response.tokens == self.best)
+
+
+@pytest.mark.parametrize(("ends", "share"), [(0.0, 0.4), (0.1, 0.58)])
+async def test_early_draws_save_steps_of_the_batch_where_proposals_are_rejected(ends, share):
+    alone, early = Lockstep(0, ends), Lockstep(8, ends)
+    for seed in range(5):
+        expected = await chain_of(alone, First(), seed=seed)
+        assert await chain_of(early, First(), seed=seed) == expected
+        assert not any(step.accepted for step in expected[1:] if step.changed)
+    assert early.n_steps < share * alone.n_steps, (early.n_steps, alone.n_steps)
+
+
 async def test_early_draws_take_spare_rows_only():
     lm = Lockstep(3)
     await chain_of(lm, seed=1)

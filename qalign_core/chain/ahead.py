@@ -1,9 +1,10 @@
 """Draw the suffixes of coming steps early, in the batch of the present one.
 
 A suffix is a function of its seed and of the ids before it. If a coming step keeps no more ids than
-every step that is still undecided, these ids are known, unless the state's length changes. The plan
-assumes that suffixes which were drawn early will be accepted. A wrong guess costs time and never
-changes a number: a suffix is used only for the seed and the ids that it was drawn for.
+every step that is still undecided, these ids are known, unless the state's length changes. Those of
+the next two steps are also known if the steps before them are rejected. Otherwise the plan assumes
+that suffixes which were drawn early will be accepted. A wrong guess costs time and never changes a
+number: a suffix is used only for the seed and the ids that it was drawn for.
 
 This pays for a large model, which reads all its weights for each new token of a batch, whether the
 batch has 1 row or 8.
@@ -23,6 +24,9 @@ from qalign_core.types import Response
 
 STEPS = 8
 """Steps that are planned, the present one included."""
+
+REJECTED = 2
+"""Coming steps whose suffix is drawn although earlier steps must be rejected for it to be used."""
 
 
 class Ahead:
@@ -88,9 +92,9 @@ class Ahead:
         for t in range(self._t, min(self._t + STEPS, self._last + 1)):
             address = replace(self._address, t=t)
             index = draw_index(len(tokens), address.derive_uniform("index"))
-            if index > known:
+            if index > known and t > self._t + REJECTED:
                 continue
-            known = index
+            known = min(known, index)
             if t == self._t:
                 continue
             key = address.derive("suffix"), tokens[:index]
