@@ -2,23 +2,21 @@
 
 Each function leaves Gradio as it is where the private names that it needs are missing. The
 environment variable `QALIGN_PATCHES=0` turns all of them off. The app then still works: its page
-takes two seconds longer to serve and keeps a browser busy, an idle server takes 9% of a core, and a
-defect in Gradio's queue stops all runs. This module imports Gradio inside its functions, because
-one of them has to run first.
+takes two seconds longer to serve, an idle server takes 9% of a core, and a defect in Gradio's queue
+stops all runs. This module imports Gradio inside its functions, because one of them has to run
+first.
 """
 
 import asyncio
 import inspect
 import logging
 import os
-import re
 import sys
 import traceback
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +30,6 @@ LOOPS = ("start_processing", "start_progress_updates", "notify_clients")
 """The loops of Gradio's queue: it starts events, reports progress, and reports places."""
 _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Errors by which the process or its event loop ends; every other error is a defect."""
-_TIMER = re.compile(
-    r",(\w+),(\w+)=!1,.*?function (\w+)\(\)\{\w+\(\(\)=>\{[^{}]*?performance\.now\(\)[^{}]*?,"
-    r"(?=\2&&\3\(\)\}\)\})"
-)
-"""A timer up to its condition to go on; its first group is the sign's element, null at its end."""
 
 
 MAX_ERROR = 600
@@ -83,28 +76,6 @@ def without_stub_files() -> Iterator[None]:
         yield
     finally:
         inspect.getfile = original
-
-
-def patch_timer(frontend: Path | None = None) -> dict[str, str]:
-    """Gradio's script of the sign of waiting, by its address, with a timer that ends with the sign.
-
-    Gradio (6.31) removes the sign that a page is loading, and its timer goes on: it asks for a
-    frame after each frame as long as the page is open. {} if Gradio has no such script.
-
-    Args:
-        frontend: the folder of Gradio's scripts, if it is another one.
-
-    Without this function: each open page draws 60 frames per second in which nothing changes.
-    """
-    import gradio as gr
-
-    frontend = frontend or Path(gr.__file__).parent / "templates" / "frontend"
-    patched = {}
-    for path in frontend.glob("assets/statustracker-*.js") if is_on() else ():
-        text, n = _TIMER.subn(r"\g<0>\1&&", path.read_text("utf-8"))
-        if n == 1:
-            patched[path.relative_to(frontend).as_posix()] = text
-    return patched
 
 
 def poll_queue_slowly(demo: "gr.Blocks") -> None:

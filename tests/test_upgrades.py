@@ -28,7 +28,6 @@ from components.gradio_patches import (
     keep_no_configs,
     keep_sessions_with_events,
     log_tracebacks,
-    patch_timer,
     shorten_errors,
     supervise_queue,
     without_stub_files,
@@ -47,17 +46,6 @@ HOOKS = {
     ("llama_net.py", "torch.ops.mkldnn._linear_pointwise"),
 }
 """Private names of others, by file; those that `getattr` asks for are strings and fail nowhere."""
-COUNT_FRAMES = """
-  window.frame = requestAnimationFrame.bind(window);
-  window.asked = 0;
-  window.requestAnimationFrame = (draw) => { window.asked += 1; return window.frame(draw); };
-"""
-AT_REST = """() => {
-  if (asked !== window.before) [window.before, window.still] = [asked, 0];
-  window.still += 1;
-  return window.still > 10;
-}"""
-"""The page has asked for no frame since ten looks ago."""
 OWN_NAMES = re.compile(
     r"(self|super\(\)|cls|of|net|lm|rm|draft|proposals|Trace)\._\w+|\w+\._(replace|asdict|fields)"
 )
@@ -305,28 +293,6 @@ async def test_gradios_queue_looks_for_events_as_seldom_as_it_is_told(monkeypatc
     assert slept == [POLLING["progress_update_sleep_when_free"]] * 3
 
 
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_page_at_rest_asks_for_no_frames(visit, toy_app):
-    page = await visit("<p class=qp>")
-    await page.add_init_script(COUNT_FRAMES)
-    await page.goto(toy_app)
-    await page.wait_for_selector(".qp[data-t='1']")
-    assert await page.evaluate("asked")
-    await page.wait_for_function(AT_REST, polling=100)  # by default each look asks for a frame
-
-
-def test_without_the_script_of_its_timer_or_with_another_gradio_is_as_it_came(tmp_path):
-    assert patch_timer(tmp_path) == {}
-    script = tmp_path / "assets" / "statustracker-0.js"
-    script.parent.mkdir()
-    for text in ("", "let z,a,b=!1,c;function d(){e(()=>{f(performance.now()),b&&g()})}"):
-        script.write_text(text)
-        assert patch_timer(tmp_path) == {}
-    script.write_text("let z,a,b=!1,c;function d(){e(()=>{f(performance.now()),b&&d()})}")
-    ended = "let z,a,b=!1,c;function d(){e(()=>{f(performance.now()),a&&b&&d()})}"
-    assert patch_timer(tmp_path) == {"assets/statustracker-0.js": ended}
-
-
 def test_with_all_patches_off_gradio_is_as_it_came_and_the_app_runs(monkeypatch):
     import gradio as gr
     from gradio_client import Client
@@ -337,7 +303,6 @@ def test_with_all_patches_off_gradio_is_as_it_came_and_the_app_runs(monkeypatch)
     from qalign_core.run import Limits
 
     monkeypatch.setenv("QALIGN_PATCHES", "0")
-    assert patch_timer() == {}
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
     demo = app.build_app(runs)
     plain = gr.Blocks().queue(default_concurrency_limit=None)
@@ -347,5 +312,4 @@ def test_with_all_patches_off_gradio_is_as_it_came_and_the_app_runs(monkeypatch)
         text = Client(address, verbose=False).predict(PROMPT, steps=2, api_name="/run_chain")
     assert text.count("\n") >= 3
     monkeypatch.setenv("QALIGN_PATCHES", "1")  # the control
-    assert patch_timer()
     assert vars(app.build_app(runs)._queue).keys() != vars(plain._queue).keys()

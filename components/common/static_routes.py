@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from components.gradio_patches import patch_timer
 from qalign_core.assets import ASSETS
 from qalign_study.export.browser import WORKER
 from qalign_study.export.scripts import WEB, with_sheet
@@ -57,9 +56,8 @@ def _compress(path: str) -> bytes:
 
 
 def routes() -> list[BaseRoute]:
-    """Addresses beside the app's own: `LATER`, the worker's script, `FILES`, a patched script."""
+    """Addresses beside the app's own: `LATER`, the worker's script, and `FILES`."""
     return [
-        *(Route(f"/{address}", _answer(text)) for address, text in patch_timer().items()),
         *(Route(f"/{address}", _script(path)) for address, path in LATER.items()),
         Route("/engine.js", _script(WORKER)),
         *(Mount(f"/{name}", Compressed(directory=folder)) for name, folder in FILES.items()),
@@ -68,7 +66,3 @@ def routes() -> list[BaseRoute]:
 
 def _script(path: Path) -> Callable[[Request], Response]:
     return lambda _: Response(with_sheet(path), media_type="text/javascript")
-
-
-def _answer(text: str) -> Callable[[Request], Response]:
-    return lambda _: Response(text, media_type="text/javascript")
