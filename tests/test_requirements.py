@@ -99,7 +99,7 @@ def test_a_citation_names_this_version_and_the_paper():
 
 
 def test_the_command_is_the_command_lines_main():
-    from qalign_study.commands import main
+    from qalign_study.__main__ import main
 
     (target,) = PROJECT["scripts"].values()
     assert target == f"{main.__module__}:{main.__qualname__}"
