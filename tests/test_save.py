@@ -97,6 +97,18 @@ async def test_a_run_is_saved_as_a_page_that_plays(page, visit, tmp_path):
     assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.run.prompt
 
 
+CROSSED = """() => {
+  const boxes = [...document.querySelectorAll('.qs-dialog[open] .qs-row :is(h3, p, button, label)')]
+    .filter((element) => element.checkVisibility())
+    .map((element) => ({ text: element.textContent, ...element.getBoundingClientRect().toJSON() }));
+  const meet = (a, b) => a.left < b.right && a.top < b.bottom;
+  const narrow = boxes.filter(({ text, width, height }) => text.length > 40 && height > width);
+  const covers = (a, i) => boxes.slice(i + 1).some((b) => meet(a, b) && meet(b, a));
+  return [...narrow, ...boxes.filter(covers)].map(({ text }) => text);
+}"""
+"""The texts and buttons of the menu that cover another one, or have one word per line."""
+
+
 async def test_a_page_that_draws_is_offered_only_for_a_run_that_a_browser_draws(page):
     live = page.get_by_role("button", name="Page that draws, as HTML")
     for name, reason in (("cheerful", "a browser has the embedded models only"), ("watch", "")):
@@ -104,6 +116,10 @@ async def test_a_page_that_draws_is_offered_only_for_a_run_that_a_browser_draws(
         words = f"No page that draws: {reason}." if reason else "it can also draw new runs."
         await page.wait_for_selector(f".qs-dialog p:has-text('{words}')")
         assert await live.is_visible() == (not reason)
+        for width in (1280, 390):
+            await page.set_viewport_size({"width": width, "height": 800})
+            assert await page.evaluate(CROSSED) == []
+        await page.set_viewport_size({"width": 1280, "height": 800})
         await page.keyboard.press("Escape")
 
 
