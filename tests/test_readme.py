@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
-import subprocess
+import runpy
+import shlex
 import sys
 import textwrap
 import tomllib
@@ -54,7 +53,8 @@ COMMANDS = [
 ]
 QUICK = [line for line in COMMANDS if line.startswith(("python -m ", "qalign "))]
 REPORT = "qalign report --csv "
-"""A report of all shipped results, which takes over a minute; tests/test_report.py makes one."""
+SMALL = "assets/results/in_distribution-sharp.zip"
+"""In place of all shipped results, whose report takes over a minute; tests/test_report.py does."""
 GIF = "assets/screenshots/watch.gif"
 RUN = ROOT / "assets" / "runs" / "watch.jsonl"
 ENV = re.compile(r"`(QALIGN_[A-Z_]+)`")
@@ -75,61 +75,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900
-    )
-
-
-# In a process of its own every block and command would import torch again; so they share one, each
-# with a folder of its own: a block as `python -c` runs it, a command as `python -m` does, and
-# `qalign` as `python -m qalign_study` does.
-STARTER = """
-import contextlib, io, json, os, runpy, shlex, sys, traceback
-
-ended = []
-for place, text in enumerate(json.loads(sys.argv[1])):
-    os.mkdir(str(place))
-    os.chdir(str(place))
-    said, status = io.StringIO(), None
-    with contextlib.redirect_stdout(said):
-        try:
-            if text.startswith(("python -m ", "qalign ")):
-                words = shlex.split(text.replace("qalign ", "python -m qalign_study ", 1)
-                                    if text.startswith("qalign ") else text, comments=True)
-                module, *sys.argv[1:] = words[2:]
-                runpy.run_module(module, run_name="__main__", alter_sys=True)
-            else:
-                exec(compile(text, "block", "exec"), {"__name__": "__main__"})
-        except SystemExit as exit:
-            status = exit.code
-        except Exception:
-            status = traceback.format_exc()
-    ended.append([text, status, bool(said.getvalue().strip())])
-    os.chdir("..")
-print(json.dumps(ended), flush=True)
-os._exit(0)  # a block may have left a server
-"""
-
-
 # what shows Gradio's defects apart: it uses nothing of ours
 @pytest.mark.slow
 @pytest.mark.parametrize("upstream", [False, pytest.param(True, marks=pytest.mark.alike)])
-def test_every_command_and_every_python_block_runs(folder: Path, upstream: bool) -> None:
+def test_every_command_and_every_python_block_runs(
+    folder: Path, upstream: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each as a program of its own folder, in one process, which imports torch once."""
     assert read(["report"]).paths == sorted((ROOT / "assets" / "results").glob("*.zip"))
-    few = f"qalign report {ROOT}/assets/results/in_distribution-sharp.zip --csv "
     assert [line for line in QUICK if line.startswith(REPORT)]
-    snippets = [] if upstream else [line.replace(REPORT, few) for line in QUICK]
+    commands = [] if upstream else QUICK
     others = TEXTS[ROOT / "docs/upstream.md"]
-    snippets += [block for block in PYTHON if (block in others) == upstream]
-    result = run([sys.executable, "-c", STARTER, json.dumps(snippets)], folder)
-    assert result.returncode == 0, result.stderr
-    ended = json.loads(result.stdout)
-    assert [text for text, _, _ in ended] == snippets
-    for text, status, spoke in ended:
-        assert status in (None, 0), f"{text}: {status}\n{result.stderr}"
-        assert spoke, text
+    blocks = [block for block in PYTHON if (block in others) == upstream]
+    for place, text in enumerate([*commands, *blocks]):
+        (folder / f"{place}").mkdir()
+        monkeypatch.chdir(folder / f"{place}")
+        if text in commands:
+            few = text.replace(REPORT, f"qalign report {ROOT}/{SMALL} --csv ")
+            few = re.sub(r"(--steps|--pool) 16\b", r"\1 8", few)
+            python = f"python -m qalign_study {few.removeprefix('qalign ')}"
+            words = shlex.split(few if few.startswith("python") else python, comments=True)
+            monkeypatch.setattr(sys, "argv", words[2:])
+            with pytest.raises(SystemExit) as end:
+                runpy.run_module(words[2], run_name="__main__", alter_sys=True)
+            assert end.value.code in (None, 0), f"{text}: {capsys.readouterr().err}"
+        else:
+            exec(compile(text, "block", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out.strip(), text
 
 
 def test_the_problem_set_that_is_shown_is_one() -> None:
