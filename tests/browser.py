@@ -15,6 +15,7 @@ from typing import Any
 import axe_playwright_python
 import pytest
 
+from qalign_core.assets import ASSETS
 from qalign_study.export.dictionary import style
 from qalign_study.export.scripts import WEB, bundle
 
@@ -104,6 +105,46 @@ def hear(page: Any, errors: list[str]) -> None:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
     page.on("domcontentloaded", forget)  # of the next page
+
+
+API = "document.querySelector('#watch-player .qp').qalign"
+"""The player of Watch, in the app's page."""
+LEAD = """(text) => new Promise((done) => {
+  const { filled } = QAlignShell;
+  QAlignShell.filled = (names, values, notice) => {
+    QAlignShell.filled = filled;
+    values[names.indexOf("seed")] = "";
+    const seed = document.querySelector("#watch-seed :is(input, textarea)");
+    seed.value = "";
+    seed.dispatchEvent(new Event("input", { bubbles: true }));
+    filled(names, values, notice);
+    done();
+  };
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  const lesson = document.querySelector(".learn-panel");
+  lesson?.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+  QAlignShell.turn("watch");
+  QAlignShell.drawer(false);
+  QAlignShell.status(document.querySelector("#watch .q-status"), {
+    value: JSON.stringify({ state: "idle", text: "Ready." }) });
+  const player = document.querySelector("#watch-player .qp").qalign;
+  player.openTab("");
+  QAlignShell.recorded({ name: "watch", title: "Recorded run", summary: "", text });
+  document.activeElement.blur();
+  scrollTo(0, 0);
+})"""
+
+
+async def lead_to_watch(page: Any) -> None:
+    """Lead the app's page to Watch as a visitor finds it: its run, its settings and no seed.
+
+    It follows an entry of the gallery; a page that a link's settings began is not led so.
+    """
+    if await page.get_attribute("#watch-stop", "aria-disabled") == "false":
+        await page.evaluate("document.querySelector('#watch-stop').click()")
+        await page.wait_for_selector("#watch .q-status[data-state=stopped]")
+    await page.evaluate(LEAD, (ASSETS / "runs" / "watch.jsonl").read_text(encoding="utf-8"))
+    await page.wait_for_selector(".qp[data-t='1'][data-phase='5']")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, chromium, hear, require_browser, serve
+from browser import PATIENCE, chromium, hear, lead_to_watch, require_browser, serve
 from hypothesis import settings
 
 from qalign_study.serve.log import LimitedLog, limit_log
@@ -241,10 +241,49 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
 async def stay(visitors: Any) -> AsyncIterator[Visit]:
     """As `visit`, for a page that the tests of a file share.
 
-    A fixture of theirs empties `page.errors` before each test, and finds it empty behind it.
+    A fixture of theirs, as `revisit`, empties `page.errors` before each test and finds it empty
+    behind it.
     """
     async with visiting(visitors) as open_page:
         yield open_page
+
+
+@pytest.fixture(scope="module")
+def kept_pages() -> dict[str, Any]:
+    """The pages of `revisit`, by their addresses."""
+    return {}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def revisit(
+    request: pytest.FixtureRequest, stay: Visit, kept_pages: dict[str, Any]
+) -> AsyncIterator[Visit]:
+    """As `visit`, for a page that an earlier test of the file opened, and left in some state.
+
+    Each test leads it to where it begins. After a test that failed, the next one has another page.
+    """
+
+    async def open_page(address: str, *, width: int = 1280, height: int = 900) -> Any:
+        page = kept_pages.get(address)
+        if page and page.failed < request.session.testsfailed:
+            await page.close()
+        if not page or page.is_closed():
+            page = kept_pages[address] = await stay(address, width=width, height=height)
+            page.failed = request.session.testsfailed
+        page.errors.clear()  # those of a test that failed
+        await page.set_viewport_size({"width": width, "height": height})
+        return page
+
+    yield open_page
+    assert [page.errors for page in kept_pages.values() if page.errors] == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def watch(revisit: Visit, toy_app: str) -> Any:
+    """Watch of the whole app, loaded once a file, as a visitor finds it."""
+    page = await revisit(toy_app)
+    await lead_to_watch(page)
+    return page
 
 
 @pytest.fixture(scope="session")

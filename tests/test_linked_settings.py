@@ -94,8 +94,11 @@ async def test_a_server_that_does_not_answer_leaves_a_page_that_can_be_used(visi
     page.errors.clear()  # the browser's own notices of the request
 
 
-async def test_an_address_without_settings_holds_nothing(visit, toy_app, held):
+async def test_an_address_without_settings_holds_nothing_and_leads_to_its_step(
+    visit, toy_app, held
+):
     page = await visit(f"{toy_app}?step=3")
+    await page.wait_for_function(f"{API}.position.t === 3")
     for _, parts in PARTS.values():
         assert await page.evaluate(OPEN, parts)
     held("continue")

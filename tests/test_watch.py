@@ -8,6 +8,7 @@ import re
 from itertools import accumulate
 
 import pytest
+from browser import API
 from traces import hostile_trace, toy_trace
 
 from components.watch.gallery import WATCH
@@ -18,19 +19,14 @@ from qalign_core.record.store import load_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
-
-
-async def set_length(page, steps: int, pool: int) -> None:
-    """Set the length of the next run; a link that names it would set a seed too."""
-    await page.click("#watch-settings")
-    drawer = page.locator("#watch-drawer")
-    await drawer.get_by_text("More", exact=True).click()
-    for label, value in (("number input for Steps", steps), ("Pool", pool)):
-        box = drawer.get_by_label(label)
-        await box.fill(str(value))
-        await box.press("Enter")
-    await drawer.get_by_role("button", name="Close").click()
+SET = """(settings) => {
+  for (const [name, value] of Object.entries(settings)) {
+    const box = document.querySelector(`#watch-${name} :is(input[type=number], textarea)`);
+    box.value = value;
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}"""
+"""Fill in settings of the next run, as typing does."""
 
 
 async def run_until(page, steps: int) -> None:
@@ -43,7 +39,7 @@ async def run_until(page, steps: int) -> None:
 BOXES = """() => Object.fromEntries([...document.querySelectorAll('#watch [data-stage]')]
   .map((part) => { const { left, top, right, bottom } = part.getBoundingClientRect();
   return [part.dataset.stage, [left, top, right, bottom]] }))"""
-DESKTOPS = ((1280, 800), (1440, 900), (1920, 1080))
+DESKTOPS = ((1280, 800), (1920, 1080))
 STAGE = {"problem", "text", "chance", "verdict", "votes", "trace", "transport"}
 
 
@@ -77,24 +73,22 @@ WHOLE = """(n) => {
   return lanes.length >= n && lanes.every(([seen, there]) =>
     Math.abs(seen - Math.round(seen)) < 0.1 && Math.round(seen) >= Math.min(2, there)) }"""
 """At least n texts are shown in lanes, each by whole lines: all that it has, or two at least."""
-MOMENTS = ((1, 1), (1, 3), (7, 1), (7, 5))
-"""Steps and phases in which a rewrite plays: two texts at least are shown."""
 
 
 async def boxes_of_phases(page):
     """Where the parts of the stage are in each phase of a step; all lanes show whole lines."""
-    for t, phase in MOMENTS:
+    for t, phase in ((1, 1), (1, 3), *((7, phase) for phase in range(6))):
         await turned(page, t, phase)
-        await page.wait_for_function(WHOLE, arg=3)
-    for phase in range(6):
-        await turned(page, 7, phase)
-        yield await page.evaluate(BOXES)
+        if phase in (1, 3, 5):  # a rewrite plays: two texts at least are shown
+            await page.wait_for_function(WHOLE, arg=3)
+        if t == 7:
+            yield await page.evaluate(BOXES)
 
 
 async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_nothing(
-    visit, toy_app
+    watch,
 ):
-    page = await visit(toy_app)
+    page = watch
     for width, height in DESKTOPS:
         await sized(page, width, height)
         async for boxes in boxes_of_phases(page):
@@ -132,12 +126,8 @@ SUMMARY = (
 """The sentences on the stage, by how they begin."""
 
 
-# the tour takes room of the screen, and shows the same
-@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.alike)])
-async def test_cost_trust_worth_and_votes_are_on_the_first_screen_whole(visit, toy_app, first):
-    page = await visit(toy_app, first=first, height=800)
-    if first:  # during the tour too
-        await page.wait_for_function(STOP, arg=0)
+async def check_summary(page):
+    """Cost, trust, worth and votes are on the first screen, whole."""
     lines = page.locator(".qp-summary p")
     await lines.get_by_text("Only roughly").wait_for()
     # as narrow as beside a scroll bar, which this browser hides
@@ -156,12 +146,11 @@ async def test_cost_trust_worth_and_votes_are_on_the_first_screen_whole(visit, t
 
 
 async def test_the_cost_counts_a_rewrite_from_its_phase_and_the_chart_shows_samples_before_steps(
-    visit, toy_app
+    watch,
 ):
-    trace = load_trace(WATCH)
+    page, trace = watch, load_trace(WATCH)
     draft, first = (step.cost.generated for step in trace.steps[:2])
     spent = list(accumulate(sample.cost.generated for sample in trace.pool))
-    page = await visit(toy_app)
     for phase in range(6):
         await turned(page, 1, phase)
         tokens = draft + first * (phase > 0)
@@ -193,11 +182,12 @@ TOPS = """(said) => {
   return Object.fromEntries(said.map((words) => [words, seen.filter((n) =>
     n.textContent.includes(words)).map((n) => n.getBoundingClientRect().top)])) }"""
 """Where what is said is seen."""
-SIZES = ((1280, 800), (1440, 900), (390, 844))
+SIZES = ((1280, 800), (390, 844))
 
 
-@pytest.mark.slow
-async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visit, toy_app):
+async def test_in_the_first_pass_the_page_does_not_jump_and_all_is_on_the_first_screen(
+    visit, toy_app
+):
     page = await visit(toy_app, first=True)
     for width, height in SIZES:
         await sized(page, width, height)
@@ -221,12 +211,19 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visi
         for _ in range(7):
             await page.click(".learn-back:text-is('Back')")
     await page.wait_for_function(STOP, arg=0)
+    await check_summary(page)  # the tour takes room of the screen
     seed = await page.evaluate(f"{API}.trace.header.seed")
     await page.locator(".learn-panel").get_by_text("Run it live").click()
     await page.wait_for_function(  # the run that the lesson showed, not one of a new seed
         f"{API}.position.source === 'live' && {API}.trace.header.seed === {seed}"
     )
     assert await page.locator(".learn-panel").count() == 0
+    await page.click("#watch-stop")
+    await page.wait_for_selector("#watch .q-status[data-state=stopped]")
+    await page.click("#watch-run")  # from here on each run has a new seed again
+    await page.wait_for_function(
+        f"{API}.position.source === 'live' && {API}.trace.header.seed !== {seed}"
+    )
 
 
 LATE = """state => {
@@ -237,9 +234,16 @@ LATE = """state => {
 }"""
 
 
-async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit, toy_app):
-    page = await visit(toy_app)
-    await set_length(page, 1024, 64)
+async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(watch):
+    page = watch
+    await page.click("#watch-settings")
+    drawer = page.locator("#watch-drawer")
+    await drawer.get_by_text("More", exact=True).click()
+    for label, value in (("number input for Steps", "1024"), ("Pool", "64")):
+        box = drawer.get_by_label(label)
+        await box.fill(value)
+        await box.press("Enter")
+    await drawer.get_by_role("button", name="Close").click()
     await run_until(page, 32)
     assert "Sampling" in await page.inner_text(".q-status")
     await page.click("#watch-stop")
@@ -283,9 +287,10 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit,
     assert page.errors == []
 
 
-async def test_two_visitors_do_not_mix(visit, toy_app):
-    pages = [await visit(f"{toy_app}?steps=12&pool=2") for _ in range(2)]
+async def test_two_visitors_do_not_mix(watch, visit, toy_app):
+    pages = [watch, await visit(toy_app)]
     for page, seed in zip(pages, (11, 12), strict=True):
+        await page.evaluate(SET, {"steps": 12, "pool": 2})
         await page.click("#watch-settings")
         await page.locator("#watch-drawer").get_by_label("Seed").fill(str(seed))
         await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")
@@ -304,12 +309,12 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
 
 
 async def test_each_run_has_a_new_seed_until_one_is_set_and_the_menu_tells_how_long_it_took(
-    visit, toy_app
+    watch,
 ):
-    page = await visit(toy_app)
+    page = watch
     # without motion the recorded run waits for play
     await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
-    await set_length(page, 12, 2)
+    await page.evaluate(SET, {"steps": 12, "pool": 2})
     seeds = []
     for _ in range(2):
         await page.click("#watch-run")
@@ -333,9 +338,11 @@ async def test_each_run_has_a_new_seed_until_one_is_set_and_the_menu_tells_how_l
     )
 
 
-async def test_a_link_restores_run_step_and_reading_and_reports_bad_values(visit, toy_app):
-    query = "prompt=Tom+has+5+eggs.+How+many%3F&beta=0.5&seed=99&steps=12&pool=2&step=9"
-    page = await visit(f"{toy_app}?{query}&extractor=choice&rm=nonsense")
+async def test_a_link_restores_run_step_of_a_chain_and_reading_and_reports_bad_values(
+    visit, toy_app
+):
+    run = "prompt=Tom+has+5+eggs.+How+many%3F&beta=0.5&seed=99&steps=12&chains=3&pool=2"
+    page = await visit(f"{toy_app}?{run}&step=9&chain=2&extractor=choice&rm=nonsense")
     await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     note = await page.inner_text(".qp-note")
     assert "rm “nonsense” cannot be used" in note
@@ -346,15 +353,19 @@ async def test_a_link_restores_run_step_and_reading_and_reports_bad_values(visit
     await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.t === 9")
+    assert await page.evaluate(f"{API}.position.chain") == 1
     live = f"{API}.trace.end && {API}.position.source === 'live'"
     await page.wait_for_function(live)
     run = parse_trace(await page.evaluate(f"{API}.text")).header.run
     assert (run.prompt, run.beta, run.seed, run.steps, run.extractor) == (
         "Tom has 5 eggs. How many?", 0.5, 99, 12, "choice",
     )  # fmt: skip
-    await page.wait_for_function("location.search.includes('step=9')")
+    await page.wait_for_function("location.search.endsWith('step=9&chain=2')")
+    await page.wait_for_selector(".qp-summary >> text=Seed 99, chain 2, step 9")
     assert "seed=99" in await page.evaluate("location.search")
     assert "extractor=choice" in await page.evaluate("location.search")
+    await page.evaluate(f"{API}.seek(6, 0)")
+    await page.wait_for_function("location.search.endsWith('step=6')")
     await page.click("#watch-new")  # a problem of ours: its answers are read as it asks
     await page.wait_for_function(
         "document.querySelector('#watch-extractor input').value === 'As the problem asks'"
@@ -363,10 +374,8 @@ async def test_a_link_restores_run_step_and_reading_and_reports_bad_values(visit
     await page.wait_for_function(f"{live} && {API}.trace.header.extractor === 'number'")
 
 
-async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_the_run(
-    visit, toy_app
-):
-    page = await visit(toy_app)
+async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_the_run(watch):
+    page = watch
     await page.locator("#watch-beta-slider").focus()
     for words in ("times the spread of this problem’s rewards", "best-of-"):
         await page.wait_for_function(
@@ -380,12 +389,26 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
             ".q-beta >> text=β must be a number from 0.001 to 1,000; it stays 3."
         )
         assert await box.input_value() == "3"
+    # a search that is stopped keeps its last estimate, and can begin again
+    await page.evaluate(SET, {"seed": 3})
+    await box.fill("50")
+    await box.press("Enter")
+    await page.click("#watch-settings")
+    await page.click("#watch-tune")
+    beta = "Number(document.querySelector('.q-beta [type=number]').value)"
+    await page.wait_for_function(f"{beta} !== 50")  # the first round's estimate
+    await page.evaluate("document.querySelector('#watch-stop').click()")
+    await page.wait_for_selector("#watch .q-status[data-state=stopped]")
+    assert "β is the estimate of the last round" in await page.inner_text("#watch .q-status")
+    assert await page.evaluate(beta) != 50
+    assert await page.get_attribute("#watch-stop", "aria-disabled") == "true"
+    await box.fill("3")
+    await box.press("Enter")
     await page.evaluate(
         """() => { window.said = []; const line = document.querySelector('.q-status');
         new MutationObserver(() => said.push(line.innerText)).observe(line,
           { subtree: true, childList: true, characterData: true }); }"""
     )
-    await page.click("#watch-settings")
     await page.click("#watch-tune")
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'finished'")
     progress = re.compile(r"Finding β: round \d of at most 6, \d+ of 64 proposals\.")
@@ -407,27 +430,6 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     assert "times as likely" in await page.inner_text(".q-beta")
     await page.keyboard.press("Escape")
     await page.wait_for_function("document.activeElement.id === 'watch-settings'")
-
-
-async def test_stop_in_a_search_for_beta_keeps_the_last_estimate_and_it_can_be_pressed_again(
-    visit, toy_app
-):
-    page = await visit(f"{toy_app}?beta=50&seed=3")
-    await page.wait_for_function(
-        "document.querySelector('.qp-note').innerText.includes('settings are in place')"
-    )
-    slider = "Number(document.querySelector('.q-beta [type=number]').value)"
-    await page.wait_for_function(f"{slider} === 50")
-    await page.click("#watch-settings")
-    await page.click("#watch-tune")
-    await page.wait_for_function(f"{slider} !== 50")  # the first round's estimate
-    await page.evaluate("document.querySelector('#watch-stop').click()")
-    await page.wait_for_selector("#watch .q-status[data-state=stopped]")
-    assert "β is the estimate of the last round" in await page.inner_text("#watch .q-status")
-    assert await page.evaluate(slider) != 50
-    assert await page.get_attribute("#watch-stop", "aria-disabled") == "true"
-    await page.click("#watch-tune")
-    await page.wait_for_selector("#watch .q-status[data-state=finished]")
 
 
 async def choose_other(page, menu):
@@ -459,9 +461,10 @@ async def press_keys(page, menu):
     ],
 )
 async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
-    visit, toy_app, width, height, by_keyboard
+    watch, width, height, by_keyboard
 ):
-    page = await visit(toy_app, width=width, height=height)
+    page = watch
+    await sized(page, width, height)
     for name in ("lm", "rm"):
         await (press_keys if by_keyboard else choose_other)(page, name)
     slider = page.locator("#watch-beta-slider")
@@ -504,42 +507,9 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     await page.click("#watch-stop")
 
 
-async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(visit, toy_app):
-    trace, read = load_trace(WATCH), get_grader("number").extract
-    page = await visit(toy_app)
-    for t in (40, 256):
-        walked = sum(step.cost.generated for step in trace.steps[: t + 1])
-        spent = list(accumulate(sample.cost.generated for sample in trace.pool))
-        n = sum(tokens <= walked for tokens in spent)
-        pool, target = trace.pool[:n], Target(trace.header.run.beta)
-        decisions = [
-            best_of_n(pool, read),
-            majority_vote(pool, read),
-            weighted_majority_vote(pool, read, target=target),
-        ]
-        await page.evaluate(f"{API}.seek({t})")
-        await page.wait_for_selector(f".qp[data-t='{t}']")
-        assert f"{n} samples." in await page.inner_text(".qp-votes")
-        cost = await page.inner_text(".qp-summary")
-        assert f"{walked:,} tokens" in cost
-        assert f"{n} samples, {spent[n - 1]:,} tokens" in cost
-        best = [
-            max(s.reward for s in pool if (read(s.response.text) == "25") is right)
-            for right in (True, False)
-        ]
-        lead = f"here {'right' if best[0] > best[1] else 'wrong'} by {abs(best[0] - best[1]):.2f}"
-        assert lead in await page.inner_text(".qp-votes")
-        marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
-        answers = await page.locator(".qp-rivals b").all_inner_texts()
-        assert answers == marks
-    await page.get_by_role("button", name="Compare them").click()
-    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
-    assert "seed=701" in page.url
-
-
-async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, toy_app):
-    page = await visit(f"{toy_app}?chains=2&steps=64&pool=2&seed=5")
-    await page.wait_for_selector(".qp-note:not([hidden])")
+async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(watch):
+    page = watch
+    await page.evaluate(SET, {"chains": 2, "steps": 64, "pool": 2, "seed": 5})
     await run_until(page, 2)
     await page.evaluate(f"({API}.seek(2), {API}.openTab('diagnostics'))")
     await page.wait_for_selector(".qp-facts >> text=too few steps")
@@ -552,10 +522,9 @@ async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, 
 
 
 async def test_the_address_follows_the_recorded_run_and_traces_are_saved_opened_and_stay_text(
-    visit, toy_app, tmp_path
+    watch, tmp_path
 ):
-    page = await visit(f"{toy_app}?step=5")
-    await page.wait_for_function(f"{API}.position.t === 5")
+    page = watch
     await page.evaluate(f"{API}.seek(8)")
     await page.wait_for_function("location.search.includes('step=8')")
     async with page.expect_download() as waiting:
@@ -596,8 +565,9 @@ async def test_the_address_follows_the_recorded_run_and_traces_are_saved_opened_
     assert page.errors == []
 
 
-async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_next(visit, toy_app):
-    page = await visit(f"{toy_app}?__theme=dark", width=360, height=740)
+async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_next(watch):
+    page = watch
+    await sized(page, 360, 740)
     await page.evaluate(f"{API}.seek(6)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '6'")
     wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -621,15 +591,33 @@ async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_ne
     assert boxes["trace"][3] <= 2 * 844
 
 
-async def test_a_link_leads_to_a_step_of_a_chain(visit, toy_app):
-    run = "prompt=Tom+has+5+eggs.+How+many%3F&seed=9&steps=12&chains=3&pool=2"
-    page = await visit(f"{toy_app}?{run}&step=5&chain=2")
-    await page.wait_for_selector(".qp-note:not([hidden])")
-    await page.click("#watch-run")
-    await page.wait_for_function(f"{API}.trace.end && {API}.position.t === 5")
-    assert await page.evaluate(f"{API}.position.chain") == 1
-    await page.wait_for_function("location.search.endsWith('step=5&chain=2')")
-    await page.wait_for_selector(".qp-summary >> text=Seed 9, chain 2, step 5")
-    await page.evaluate(f"{API}.seek(6, 0)")
-    await page.wait_for_function("location.search.endsWith('step=6')")
-    assert page.errors == []
+async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(watch):
+    page, trace, read = watch, load_trace(WATCH), get_grader("number").extract
+    for t in (40, 256):
+        walked = sum(step.cost.generated for step in trace.steps[: t + 1])
+        spent = list(accumulate(sample.cost.generated for sample in trace.pool))
+        n = sum(tokens <= walked for tokens in spent)
+        pool, target = trace.pool[:n], Target(trace.header.run.beta)
+        decisions = [
+            best_of_n(pool, read),
+            majority_vote(pool, read),
+            weighted_majority_vote(pool, read, target=target),
+        ]
+        await page.evaluate(f"{API}.seek({t})")
+        await page.wait_for_selector(f".qp[data-t='{t}']")
+        assert f"{n} samples." in await page.inner_text(".qp-votes")
+        cost = await page.inner_text(".qp-summary")
+        assert f"{walked:,} tokens" in cost
+        assert f"{n} samples, {spent[n - 1]:,} tokens" in cost
+        best = [
+            max(s.reward for s in pool if (read(s.response.text) == "25") is right)
+            for right in (True, False)
+        ]
+        lead = f"here {'right' if best[0] > best[1] else 'wrong'} by {abs(best[0] - best[1]):.2f}"
+        assert lead in await page.inner_text(".qp-votes")
+        marks = [f"{d.answer} {'✓' if d.answer == '25' else '✗'}" for d in decisions]
+        answers = await page.locator(".qp-rivals b").all_inner_texts()
+        assert answers == marks
+    await page.get_by_role("button", name="Compare them").click()
+    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    assert "seed=701" in page.url
