@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from browser import standalone
+from browser import API, standalone
 from traces import toy_trace
 
-from components.watch.gallery import WATCH
-from qalign_core.record.store import load_trace
 from qalign_study.lessons.files import load_lessons
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 
-
-@pytest.mark.parametrize("button", ["Skip", pytest.param("Never again", marks=pytest.mark.alike)])
-async def test_leaving_the_first_pass_starts_no_playback(visit, toy_app, button):
+async def test_leaving_the_first_pass_starts_no_playback(visit, toy_app):
     page = await visit(toy_app, first=True, moving=True)
     await page.click(".learn-next")
     await page.get_by_role("heading", name=load_lessons()["first-pass"].stops[1].title).wait_for()
-    await page.click(f".learn-panel >> text={button}")
+    await page.click(".learn-panel >> text=Skip")
     await page.wait_for_selector(".learn-panel", state="detached")
     assert not await page.evaluate(f"{API}.position.playing")
-
-
-async def test_the_first_pass_draws_its_own_run_live_and_another_beta_another_one(visit, toy_app):
-    recorded = load_trace(WATCH).header.run
-    page = await visit(toy_app, first=True)
-    await page.click(".learn-live")
-    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 1")
-    header = await page.evaluate(f"{API}.trace.header")
-    assert (header["seed"], header["prompt"]) == (recorded.seed, recorded.prompt)
-    await page.click("#watch-stop")
-    await page.wait_for_selector("#watch .q-status[data-state=stopped]")
-    await page.click("#watch-run")  # from here on each run has a new seed again
-    other = f"{API}.position.source === 'live' && {API}.trace.header.seed !== {recorded.seed}"
-    await page.wait_for_function(other)
 
 
 @pytest.mark.parametrize("tab", ["hand", pytest.param("tokens", marks=pytest.mark.alike)])
@@ -52,29 +33,6 @@ async def test_the_recorded_run_moves_before_any_click_and_work_on_a_text_pauses
     await page.evaluate(f"{API}.toggle(true)")
     await page.click("[data-tab=table]")  # the table follows
     assert await page.evaluate(f"{API}.position.playing")
-
-
-MOVE_PAGE = """() => {
-    const word = [...document.querySelectorAll("[data-term]")].find((x) => x.offsetHeight);
-    const at = word.getBoundingClientRect();
-    word.id = "under";
-    document.body.style.position = "relative";
-    document.body.style.top = `${100 - at.top}px`;
-    document.body.style.left = `${100 - at.left}px`;
-}"""
-
-
-async def test_a_word_that_the_page_moves_under_a_resting_pointer_stays_closed(visit, toy_app):
-    page = await visit(toy_app)
-    await page.mouse.move(104, 104)
-    await page.clock.install()
-    await page.evaluate(MOVE_PAGE)
-    await page.wait_for_selector("#under:hover")
-    await page.clock.run_for(2000)
-    assert await page.locator(".q-meaning").count() == 0
-    await page.mouse.move(106, 106)  # the visitor moves it
-    await page.clock.run_for(2000)
-    await page.wait_for_selector(".q-meaning")
 
 
 @pytest.mark.parametrize("opener", ["Keyboard help", "Jump to"])
@@ -99,32 +57,32 @@ TITLES = """(page) => [...document.querySelectorAll(`#${page} .q-pick .wrap-inne
 })"""
 
 
-@pytest.mark.parametrize("name", ["watch", "compare"])
-async def test_a_phones_menus_show_the_title_of_what_is_chosen_in_several_lines(
-    visit, toy_app, name
-):
-    page = await visit(f"{toy_app}?tab={name}", width=390, height=844)
-    for title in ("0.9M reward model, trained here", "0.9M weak reward model"):
-        if title != await page.locator(f"#{name}-rm input").first.input_value():
-            await page.locator(f"#{name}-rm input").first.click()
-            option = page.get_by_role("option", name=title)
-            assert (await option.bounding_box())["width"] > 300
-            await option.click()
-        await page.evaluate("document.activeElement.blur()")
-        await page.wait_for_function(f"""([name, title]) => {{
-            const menus = ({TITLES})(name);
-            return menus.every(([value, shown]) => value === shown)
-              && menus[1][1].startsWith(title);
-        }}""", arg=[name, title])  # fmt: skip
-        assert [rest for _, _, *rest in await page.evaluate(TITLES, name)] == [[True, "normal"]] * 2
-    assert page.errors == []
+async def test_a_phones_menus_show_the_title_of_what_is_chosen_in_several_lines(watch):
+    page = watch
+    await page.set_viewport_size({"width": 390, "height": 844})
+    for name in ("watch", "compare"):
+        await page.evaluate("(name) => QAlignShell.turn(name)", name)
+        for title in ("0.9M reward model, trained here", "0.9M weak reward model"):
+            if title != await page.locator(f"#{name}-rm input").first.input_value():
+                await page.locator(f"#{name}-rm input").first.click()
+                option = page.get_by_role("option", name=title)
+                assert (await option.bounding_box())["width"] > 300
+                await option.click()
+            await page.evaluate("document.activeElement.blur()")
+            await page.wait_for_function(f"""([name, title]) => {{
+                const menus = ({TITLES})(name);
+                return menus.every(([value, shown]) => value === shown)
+                  && menus[1][1].startsWith(title);
+            }}""", arg=[name, title])  # fmt: skip
+            rest = [rest for _, _, *rest in await page.evaluate(TITLES, name)]
+            assert rest == [[True, "normal"]] * 2
 
 
-@pytest.mark.parametrize("width", [390, 320])
-async def test_the_buttons_above_the_stage_are_one_row_on_a_phone(visit, toy_app, width):
-    page = await visit(toy_app, width=width, height=740)
+async def test_the_buttons_above_the_stage_are_one_row_on_a_phone(watch):
     tops = "[...document.querySelectorAll('#watch-bar > button')].filter((x) => x.offsetHeight)"
-    assert len(set(await page.evaluate(f"{tops}.map((x) => x.offsetTop)"))) == 1
+    for width in (390, 320):
+        await watch.set_viewport_size({"width": width, "height": 740})
+        assert len(set(await watch.evaluate(f"{tops}.map((x) => x.offsetTop)"))) == 1
 
 
 LOOK = """(button) => {
@@ -134,33 +92,71 @@ LOOK = """(button) => {
 }"""
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-async def test_the_main_buttons_of_all_pages_look_alike_and_so_do_the_others(visit, toy_app, dark):
-    page = await visit(f"{toy_app}?lesson=four-ways", dark=dark)
-    await page.wait_for_selector(".learn-next")
-    main = await page.locator("#watch-run").evaluate(LOOK)
-    assert await page.locator(".learn-next").evaluate(LOOK) == main
+STILL = "Promise.all(document.getAnimations().map((each) => each.finished.catch(() => 0)))"
+
+
+async def test_the_main_buttons_of_all_pages_look_alike_and_so_do_the_others(watch, visit, toy_app):
+    page, room = watch, await visit(f"{toy_app}room", ready=".room-send")
     await page.click("#tab-learn-button")
-    assert await page.locator(".learn-list .learn-go").first.evaluate(LOOK) == main
+    await page.get_by_role("button", name="Start: ").nth(1).click()
+    await page.wait_for_selector(".learn-next")
     await page.click("#tab-compare-button")
-    other = await page.locator("#compare-new").evaluate(LOOK)
-    assert await page.locator(".learn-back").first.evaluate(LOOK) == other
-    assert other[0] != main[0]
-    room = await visit(f"{toy_app}room", dark=dark, ready=".room-send")
-    colors = await room.locator(".room-send").first.evaluate(LOOK)
-    assert colors[:5] == main[:5]
+    for scheme in ("light", "dark"):
+        for each in (page, room):
+            await each.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            await each.wait_for_selector(
+                ".dark", state="attached" if scheme == "dark" else "detached"
+            )
+            await each.evaluate(STILL)
+        main, *looks = [
+            await page.locator(button).first.evaluate(LOOK)
+            for button in ("#watch-run", ".learn-next", ".learn-list .learn-go")
+        ]
+        assert looks == [main] * 2
+        other = await page.locator("#compare-new").evaluate(LOOK)
+        assert await page.locator(".learn-back").first.evaluate(LOOK) == other
+        assert other[0] != main[0]
+        assert (await room.locator(".room-send").first.evaluate(LOOK))[:5] == main[:5]
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_the_buttons_that_save_a_figure_look_alike_on_all_pages(visit, toy_app, width):
-    page = await visit(f"{toy_app}?tab=lab", width=width, ready=".lab .q-save")
-    await page.click("#tab-compare-button")
-    await page.wait_for_selector("#compare .q-save")
-    await page.click("#tab-results-button")
-    await page.wait_for_selector("#results-beta svg.chart")
+async def test_the_buttons_that_save_a_figure_look_alike_on_all_pages(watch):
+    page = watch
+    for name, figure in (
+        ("compare", "#compare .q-save"),
+        ("lab", ".lab .q-save"),
+        ("results", "#results-beta svg.chart"),
+    ):
+        await page.click(f"#tab-{name}-button")
+        await page.wait_for_selector(figure)
     lines = "[...document.querySelectorAll('.q-save')]"
-    looks = await page.evaluate(f"""{lines}.map((line) => [line.textContent,
-        ...[...line.querySelectorAll("button")].flatMap({LOOK}), getComputedStyle(line).fontSize,
-        getComputedStyle(line).justifyContent].join("|"))""")
-    assert len(looks) >= 8
-    assert len(set(looks)) == 1
+    for width in (1280, 390):
+        await page.set_viewport_size({"width": width, "height": 900})
+        looks = await page.evaluate(f"""{lines}.map((line) => [line.textContent,
+            ...[...line.querySelectorAll("button")].flatMap({LOOK}),
+            getComputedStyle(line).fontSize, getComputedStyle(line).justifyContent].join("|"))""")
+        assert len(looks) >= 8
+        assert len(set(looks)) == 1
+
+
+MOVE_PAGE = """() => {
+    const word = [...document.querySelectorAll("[data-term]")].find((x) => x.offsetHeight);
+    const at = word.getBoundingClientRect();
+    word.id = "under";
+    document.body.style.position = "relative";
+    document.body.style.top = `${100 - at.top}px`;
+    document.body.style.left = `${100 - at.left}px`;
+}"""
+
+
+async def test_a_word_that_the_page_moves_under_a_resting_pointer_stays_closed(watch):
+    page = watch
+    await page.mouse.move(104, 104)
+    await page.clock.install()
+    await page.evaluate(MOVE_PAGE)
+    await page.wait_for_selector("#under:hover")
+    await page.clock.run_for(2000)
+    assert await page.locator(".q-meaning").count() == 0
+    await page.mouse.move(106, 106)  # the visitor moves it
+    await page.clock.run_for(2000)
+    await page.wait_for_selector(".q-meaning")
+    await page.close()  # its clock stands still
