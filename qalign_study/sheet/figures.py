@@ -98,7 +98,8 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
     unit, is_open = main.unit, main.header.run.open_ended
     notes = [
         "Lower is better. Bands are 95% over problems. No rule that chooses among samples can be "
-        f"below the dotted line, {in_a_sentence(curve_name('any', is_open))}."
+        f"below the dotted line, {in_a_sentence(curve_name('any', is_open))}; a chain writes new "
+        "answers, and can."
     ]
     more, looks = [], iter(OTHER_LMS)
     for group in (each for each in rest if each.header.run.lm != main.header.run.lm):
