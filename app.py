@@ -243,8 +243,8 @@ if __name__ == "__main__":
     try:
         material = load_material(wanted.folders)  # first: a registry in it names models
         runs = Runs()
+        options = launch_options(runs, material)  # before the pages, which take a second
         demo = build_app(runs, wanted.opened, material)
-        options = launch_options(runs, material)
     except QAlignError as error:  # the operator's own limits, registry, trace or folder
         sys.exit(f"app.py: {error}")
     for fault in material.faults:

@@ -470,7 +470,8 @@ MISTAKES = [
     ({"QALIGN_MCP": "yes"}, [], "QALIGN_MCP must be 1 or 0, got 'yes'"),
     ({"QALIGN_PATCHES": "off"}, [], "QALIGN_PATCHES must be 1 or 0, got 'off'"),
 ]
-START_EACH = """import app, json, os, runpy, sys
+START_EACH = """import app, gc, json, os, runpy, sys
+gc.freeze()
 out, cases = sys.argv[1], json.loads(sys.argv[2])
 for k, (environment, arguments) in enumerate(cases):
     if not os.fork():
