@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -48,9 +50,22 @@ class FakeHub:
             def log_message(self, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        self._handler, self._port = Handler, 0
+        self.start()
+        self.address = f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Serve, again at the port of before."""
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler)
+        self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """Within this context nothing answers at the hub's address."""
+        self.stop()
+        yield
+        self.start()
 
     def stop(self) -> None:
         """Stop serving."""

