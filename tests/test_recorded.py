@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.record.store import load_trace
 from qalign_core.types import NoProposal
 from qalign_study.measure.record import Record
-from qalign_study.measure.results import results_in, unpack
+from qalign_study.measure.results import unpack
 from qalign_study.sets.folder import traces_of
 
 RUN = ASSETS / "runs" / "hacked.jsonl"
@@ -210,25 +211,36 @@ def test_a_file_that_draws_against_recorded_numbers_without_the_mark_is_found():
     )
 
 
+@pytest.fixture(scope="module")
+def draw(tmp_path_factory):
+    """What the first problems of a shipped set are, drawn again: shipped, redrawn and traces."""
+
+    @cache
+    def draw_first(path: Path, problems: int):
+        folder = tmp_path_factory.mktemp("drawn")
+        shipped = unpack(path)
+        redrawn = asyncio.run(draw_again(shipped, problems, BUDGET, folder))
+        return shipped.records, redrawn.records, dict(traces_of(folder, problems))
+
+    return draw_first
+
+
 @pytest.mark.slow
 @pytest.mark.recorded
 @pytest.mark.parametrize(("path", "problems"), EACH_SET)
-def test_shipped_results_begin_with_what_is_drawn_again(path: Path, problems: int, tmp_path: Path):
-    shipped = unpack(path)
-    redrawn = asyncio.run(draw_again(shipped, problems, BUDGET, tmp_path))
-    traces = dict(traces_of(tmp_path, problems))
-    assert len(redrawn.records) == problems
-    for place, again in enumerate(redrawn.records):
-        check_same_draws(shipped.records[place], again, traces[place])
+def test_shipped_results_begin_with_what_is_drawn_again(path: Path, problems: int, draw):
+    shipped, redrawn, traces = draw(path, problems)
+    assert len(redrawn) == problems
+    for place, again in enumerate(redrawn):
+        check_same_draws(shipped[place], again, traces[place])
 
 
 @pytest.mark.slow
 @pytest.mark.recorded
-def test_results_that_differ_in_one_draw_are_others(tmp_path: Path, monkeypatch):
-    shipped = unpack(ASSETS / "results" / "fresh" / "inventory@2-block.zip")
-    asyncio.run(draw_again(shipped, 1, 4, tmp_path))
-    (redrawn,), (trace,) = results_in(tmp_path).records, dict(traces_of(tmp_path, 1)).values()
-    check_same_draws(shipped.records[0], redrawn, trace)
+def test_results_that_differ_in_one_draw_are_others(draw, monkeypatch):
+    (shipped, *_), (redrawn,), traces = draw(ASSETS / "results" / "inventory-block.zip", 1)
+    trace = traces[0]
+    check_same_draws(shipped, redrawn, trace)
     assert redrawn.chain_cost[1, 2] > 0, "a kept tail is read again"
 
     def but(name: str, by: float) -> Record:
@@ -240,11 +252,11 @@ def test_results_that_differ_in_one_draw_are_others(tmp_path: Path, monkeypatch)
     telling = {"chain_cost": [0, 0, 1], "chain_length": 1, "pool_cost": 1}
     for name, by in {**alone, **telling}.items():
         with pytest.raises(AssertionError, match="border"):
-            check_same_draws(shipped.records[0], but(name, by), trace)
+            check_same_draws(shipped, but(name, by), trace)
     monkeypatch.setattr(recorded, "BORDER", 1.0)  # every draw and every coin lies at its border
     for name, by in alone.items():  # no other token: its cost or its length would tell
         with pytest.raises(AssertionError, match="no border near"):
-            check_same_draws(shipped.records[0], but(name, by), trace)
+            check_same_draws(shipped, but(name, by), trace)
     for name, by in telling.items():
         with pytest.warns(AtBorder, match="; [1-9] later draws are not compared"):
-            check_same_draws(shipped.records[0], but(name, by), trace)
+            check_same_draws(shipped, but(name, by), trace)
