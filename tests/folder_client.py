@@ -24,7 +24,7 @@ PROBLEMS = [
     Problem("open", "Tell me about shells."),
     Problem("../again", f"{PROMPT} ", "17", "number"),
 ]
-RUN = Run("-", beta=0.5, steps=80, seed=11, chains=3, pool=20)
+RUN = Run("-", beta=0.5, steps=40, seed=11, chains=3, pool=20)
 TOTAL = len(PROBLEMS) * (RUN.chains * (RUN.steps + 1) + RUN.pool)
 
 
