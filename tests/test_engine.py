@@ -82,18 +82,18 @@ async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_o
     architecture, pack_from, tmp_path, rm, monkeypatch
 ):
     monkeypatch.setattr(net_llama, "PACK_FROM", pack_from)
-    lm = load(save(tmp_path, architecture), rows=32)
+    lm = load(save(tmp_path, architecture), rows=16)
     assert lm.exact
     alone = await trajectory(lm, rm)
 
     in_company = []
-    async for step in run_chains(lm, rm, PROMPT, n_chains=32, beta=0.7, steps=STEPS, seed=11):
+    async for step in run_chains(lm, rm, PROMPT, n_chains=16, beta=0.7, steps=STEPS, seed=11):
         if step.chain == 3:
             in_company.append(step)
     assert bits(in_company) == alone
 
     hot = lm.with_sampling(Sampling(temperature=2.0, top_p=0.9, max_new_tokens=60))
-    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=4, seed=k) for k in range(40)]
+    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=4, seed=k) for k in range(18)]
     assert (await asyncio.gather(trajectory(lm, rm), *crowd))[0] == alone
     assert await trajectory(lm, rm) == alone
 
@@ -124,16 +124,16 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process():
         "from qalign_core.registry import load_language_model, load_reward_model\n"
         "from qalign_core.chain.merging import collect\n"
         "from qalign_core.chain.concurrent import run_chains\n"
-        "lm, rm = load_language_model(rows=24), load_reward_model()\n"
-        f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=20, beta=1.0,"
-        " steps=12, seed=3))\n"
+        "lm, rm = load_language_model(rows=8), load_reward_model()\n"
+        f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=6, beta=1.0,"
+        " steps=6, seed=3))\n"
         "print([(s.t, s.proposal.response.tokens, float(s.proposal.reward).hex())"
         " for s in steps if s.chain == 1])\n"
     )
     lm, rm = load_language_model(), load_reward_model()
     here = [
         (s.t, s.proposal.response.tokens, float(s.proposal.reward).hex())
-        async for s in run_chains(lm, rm, PROMPT, n_chains=2, beta=1.0, steps=12, seed=3)
+        async for s in run_chains(lm, rm, PROMPT, n_chains=2, beta=1.0, steps=6, seed=3)
         if s.chain == 1
     ]
     there = await asyncio.to_thread(
@@ -145,7 +145,7 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process():
         env={**os.environ, "PYTHONPATH": str(ASSETS.parent), "OMP_NUM_THREADS": "2"},
     )
     assert there.stdout == f"{here}\n"
-    assert len(here) == 13
+    assert len(here) == 7
 
 
 def test_the_check_at_load_uses_the_threads_that_the_engine_will_use(folder):

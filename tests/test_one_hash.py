@@ -37,7 +37,7 @@ from qalign_study.sets.problem_sets import Problem, problem_line
 pytestmark = pytest.mark.slow
 
 PROBLEM = Problem("p", "Tom has 5 eggs. He buys 2 boxes of 6 eggs each. How many?", "17", "number")
-OTHERS = [Problem(f"o{k}", f"Mia finds {k} shells. How many?", str(k), "number") for k in range(3)]
+OTHERS = [Problem("o", "Mia finds 2 shells. How many?", "2", "number")]
 RUN = run_of(Run(seed=3, steps=5, chains=2, pool=6), PROBLEM, 0)
 FIRST = 4
 """Proposals of a chain, and samples, that a run has however it ends: these are hashed."""
@@ -76,14 +76,14 @@ def expected(alone: Trace) -> str:
     return fingerprint(alone)
 
 
-async def test_in_company_of_twenty(expected: str) -> None:
-    others = [RUN.with_changes(seed=100 + k, steps=2, pool=2, chains=1) for k in range(20)]
-    traces = await asyncio.gather(*map(draw_trace, [*others[:10], RUN, *others[10:]]))
-    assert fingerprint(traces[10]) == expected
+async def test_in_company_of_eight(expected: str) -> None:
+    others = [RUN.with_changes(seed=100 + k, steps=2, pool=2, chains=1) for k in range(8)]
+    traces = await asyncio.gather(*map(draw_trace, [*others[:4], RUN, *others[4:]]))
+    assert fingerprint(traces[4]) == expected
 
 
-async def test_after_a_hundred(expected: str) -> None:
-    for k in range(10):
+async def test_after_thirty(expected: str) -> None:
+    for k in range(3):
         run = RUN.with_changes(steps=0, pool=0, chains=1)
         await asyncio.gather(*(draw_trace(run.with_changes(seed=10 * k + i)) for i in range(10)))
     assert fingerprint(await draw_trace()) == expected
@@ -99,7 +99,7 @@ async def test_at_any_number_of_rows(expected: str, rows: int) -> None:
         registry.unload("embedded")
 
 
-async def test_resumed_after_ten_kills(alone: Trace, tmp_path: Path) -> None:
+async def test_resumed_after_six_kills(alone: Trace, tmp_path: Path) -> None:
     """Each time between two draws, or in the middle of writing one."""
     lm, rm = load_language_model("embedded"), load_reward_model("embedded")
     path, rng = tmp_path / "run.jsonl", random.Random(1)
@@ -113,7 +113,7 @@ async def test_resumed_after_ten_kills(alone: Trace, tmp_path: Path) -> None:
                 if not most:
                     break
 
-    for _ in range(10):
+    for _ in range(6):
         await draw(rng.randrange(1, 3))
         os.truncate(path, path.stat().st_size - rng.randrange(40))
     await draw(WHOLE)
@@ -201,12 +201,12 @@ async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str) -> 
     trace = load_trace(ASSETS / "runs" / f"{run}.jsonl")
     texts = [step.proposal.response for step in trace.steps] + [s.response for s in trace.pool[:16]]
     rng, rewards = random.Random(0), list[list[float]]()
-    for k in range(3):  # what is kept of the texts before decides where each is read on
+    for k in range(2):  # what is kept of the texts before decides where each is read on
         fresh = HFRewardModel.from_pretrained(ASSETS / "models" / "rm")
         order = rng.sample(range(len(texts)), len(texts)) if k else list(range(len(texts)))
         scored = {i: await fresh.score(trace.header.run.prompt, texts[i]) for i in order}
         rewards.append([scored[i] for i in range(len(texts))])
-    assert rewards[0] == rewards[1] == rewards[2]
+    assert rewards[0] == rewards[1]
 
 
 async def test_another_seed_and_a_cost_that_a_cache_decides_have_another_hash(
