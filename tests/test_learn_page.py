@@ -33,6 +33,9 @@ APART = """() => {
 }"""
 
 
+SEEN_IT = "JSON.parse(localStorage.getItem('qalign-lessons') ?? '{}').seen"
+
+
 async def titled(page, title: str) -> None:
     await page.wait_for_function(
         "(title) => document.querySelector('.learn-panel h2')?.textContent === title", arg=title
@@ -110,25 +113,34 @@ async def walk(page, lesson) -> None:
     await titled(page, "That was it")
 
 
-async def begin(page, lesson) -> None:
-    """Take a lesson from the list, by the keyboard."""
+async def begin(page, lesson, at: int = 0) -> None:
+    """Take a lesson from the list, by the keyboard; whoever took it to its end begins again."""
     await page.focus("#tab-learn-button")
     await page.keyboard.press("Enter")
     row = page.locator(".learn-list li", has_text=lesson.title)
     await row.get_by_role("button").focus()
     await page.keyboard.press("Enter")
-    await titled(page, lesson.stops[0].title)
+    await titled(page, lesson.stops[at].title)
+
+
+async def pass_by(page, stops) -> None:
+    """Go on behind these stops; what they ask is not predicted."""
+    for stop in stops:
+        await titled(page, stop.title)
+        if stop.ask:
+            await page.click(".learn-quiet >> text=Show me")
+        await page.click(".learn-next")  # once the server has judged it
 
 
 # the first pass and one step, which another test walks on a phone, lead to Watch alone
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", cases_of(LESSONS, set(RICHEST) - {"one-step"}))
-async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(visit, toy_app, lesson):
+async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(revisit, toy_app, lesson):
     # first, so that no wait in the page includes the seconds that results take to be summed up
     places = [at for stop in lesson.stops for at in (stop.at, stop.ask and stop.ask.then)]
     for name in {at.set for at in places if at and at.page == "results"}:
         await asyncio.to_thread(show, FOLDER / f"{name}.zip")
-    page = await visit(toy_app)
+    page = await revisit(toy_app)
     await begin(page, lesson)
     await walk(page, lesson)
     await check_kept(page, lesson)
@@ -152,9 +164,10 @@ async def check_kept(page, lesson) -> None:
 
 
 @pytest.mark.slow
-async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(visit, toy_app):
-    page = await visit(f"{toy_app}?lesson=one-step", first=True, width=390, height=844)
-    await page.wait_for_selector(".learn-panel")
+async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(revisit, toy_app):
+    page = await revisit(toy_app)
+    await begin(page, LESSONS["one-step"])
+    await page.set_viewport_size({"width": 390, "height": 844})
     await walk(page, LESSONS["one-step"])
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -175,7 +188,9 @@ async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
     assert await page.locator(".learn-panel").count() == 0
 
 
-async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visit, toy_app):
+async def test_the_first_visit_begins_with_the_first_pass_and_who_skips_it_is_asked_again(
+    visit, toy_app
+):
     page = await visit(toy_app, first=True, moving=True)
     await titled(page, FIRST.stops[0].title)
     await page.wait_for_selector(".learn-highlight")
@@ -185,27 +200,27 @@ async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visi
     await titled(page, FIRST.stops[1].title)
     await page.keyboard.press("ArrowLeft")
     await titled(page, FIRST.stops[0].title)
-    await walk(page, FIRST)
-    await tab_to(page, ".learn-foot .learn-quiet:not([hidden])")
-    await page.keyboard.press("Enter")
+    await page.click(".learn-panel >> text=Skip")
+    later = await visit_again(page, toy_app)
+    await walk(later, FIRST)
+    await tab_to(later, ".learn-foot .learn-quiet:not([hidden])")
+    await later.keyboard.press("Enter")
+    await later.wait_for_selector(".learn-panel", state="detached")
+    await later.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")
+    assert await later.evaluate(SEEN_IT)
+
+
+async def test_who_refuses_the_first_pass_is_not_asked_again_and_the_run_plays(visit, toy_app):
+    page = await visit(toy_app, first=True)
+    assert not await page.evaluate(SEEN_IT)
+    await page.click(".learn-panel >> text=Never again")
     await page.wait_for_selector(".learn-panel", state="detached")
-    await page.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")
+    assert not await page.evaluate(f"{API}.position.playing")  # since motion is unwanted
+    assert await page.evaluate(SEEN_IT)
+    await page.emulate_media(reduced_motion="no-preference")
     later = await visit_again(page, toy_app)
     await later.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
     assert await later.query_selector(".learn-panel") is None
-
-
-async def test_who_skips_is_asked_again_and_who_refuses_is_not(visit, toy_app):
-    """Nothing plays after the first pass, since motion is unwanted."""
-    page = await visit(toy_app, first=True)
-    await page.click(".learn-panel >> text=Skip")
-    later = await visit_again(page, toy_app)
-    await later.click(".learn-panel >> text=Never again")
-    await later.wait_for_selector(".learn-panel", state="detached")
-    assert not await later.evaluate(f"{API}.position.playing")
-    last = await visit_again(page, toy_app)
-    await last.wait_for_function(f"{API}.position.t >= 1")
-    assert await last.query_selector(".learn-panel") is None
 
 
 @pytest.mark.parametrize(
@@ -271,30 +286,27 @@ async def test_a_call_that_fails_says_so_in_one_sentence_and_leaves_the_page_usa
     await page.click(".learn-back")
     await titled(page, LESSONS["trust"].stops[4].title)
 
-    # an outcome of an earlier visit
+    # the outcome of an answer that was given before the lesson was opened
     refused.add("check")
-    again = await visit_again(page, f"{toy_app}?lesson=trust&stop=5")
-    hear(again, page.errors)
-    await again.wait_for_selector(".learn-fault")
-    text = await again.text_content(".learn-fault")
-    assert text == f"The outcome of your prediction did not load {silent}"
-    await again.click(".learn-quiet >> text=Leave")
+    await page.click(".learn-quiet >> text=Leave")
+    await begin(page, LESSONS["trust"], at=4)
+    await fault.wait_for()
+    assert await fault.text_content() == f"The outcome of your prediction did not load {silent}"
+    await page.click(".learn-quiet >> text=Leave")
 
     # and the calls of other parts of the page
-    await again.evaluate(f"{API}.openTab('diagnostics')")
-    await again.wait_for_selector(".qp-view >> text=The server did not answer; try again.")
-    await again.evaluate("document.querySelector('[data-name=climb]').click()")
-    await again.wait_for_selector(".qp-note >> text=The server did not answer; try again.")
+    await page.evaluate(f"{API}.openTab('diagnostics')")
+    await page.wait_for_selector(".qp-view >> text=The server did not answer; try again.")
+    await page.evaluate("document.querySelector('[data-name=climb]').click()")
+    await page.wait_for_selector(".qp-note >> text=The server did not answer; try again.")
     await visitors.unroute("**/component_server/**", refuse)
     assert {error for error in page.errors if "Failed to load resource" not in error} == set()
     page.errors.clear()  # the browser's own line about each request that was refused
 
 
-async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=learn", first=True)
-    row = page.locator(".learn-list li", has_text=LESSONS["one-step"].title)
-    await row.get_by_role("button").click()
-    await titled(page, LESSONS["one-step"].stops[0].title)
+async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(revisit, toy_app):
+    page, lesson = await revisit(toy_app), LESSONS["worse"]
+    await begin(page, lesson)
     judged = asyncio.Event()
 
     async def hold(route) -> None:
@@ -306,13 +318,15 @@ async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, 
     assert await page.locator(".learn-next").is_disabled()  # until the server has judged it
     judged.set()
     await page.click(".learn-next")
-    await titled(page, LESSONS["one-step"].stops[1].title)
+    await titled(page, lesson.stops[1].title)
+    await page.unroute("**/component_server/**", hold)
     await page.keyboard.press("Escape")
     later = await visit_again(page, f"{toy_app}?tab=learn")
-    row = later.locator(".learn-list li", has_text=LESSONS["one-step"].title)
+    row = later.locator(".learn-list li", has_text=lesson.title)
     assert "at 2 of" in await row.inner_text()
     await row.get_by_role("button").click()
-    await titled(later, LESSONS["one-step"].stops[1].title)
+    await titled(later, lesson.stops[1].title)
+    await later.close()
 
 
 async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_it_names(
@@ -333,7 +347,9 @@ async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_i
     await context.close()
 
 
-async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(visit, toy_app, monkeypatch):
+async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(
+    revisit, toy_app, monkeypatch
+):
     lesson = LESSONS["worth"]
     k = next(k for k, stop in enumerate(lesson.stops) if stop.at.set == "long")
     finish = threading.Event()
@@ -344,7 +360,9 @@ async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(visit, toy
         return show(path)
 
     monkeypatch.setattr("components.results.page.show", slow)
-    page = await visit(f"{toy_app}?lesson=worth&stop={k + 1}")
+    page = await revisit(toy_app)
+    await begin(page, lesson)
+    await pass_by(page, lesson.stops[:k])
     await titled(page, lesson.stops[k].title)
     figure = page.locator("#results-error > *").first
     assert not await figure.is_visible()  # nor is that of a set before
@@ -368,28 +386,31 @@ WITHIN = """([selector, within]) => {
 
 
 async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_chains_it_asks_about(
-    visit, toy_app
+    revisit, toy_app
 ):
     lesson = LESSONS["trust"]
     halves, four = (
         next(k for k, stop in enumerate(lesson.stops) if stop.ask and asks(stop.ask))
         for asks in (lambda ask: ask.fact == "mixed", lambda ask: ask.then.run == "stuck")
     )
-    page = await visit(f"{toy_app}?lesson=trust&stop={halves + 1}", height=800)
+    page = await revisit(toy_app, height=800)
+    await begin(page, lesson)
+    await pass_by(page, lesson.stops[:halves])
     await titled(page, lesson.stops[halves].title)
     await predict(page, lesson.stops[halves], True)
     # the verdict comes from the server after its place has been lit
     await page.wait_for_function(WITHIN, arg=[".qp-trust", "body"])
     await page.wait_for_function(WITHIN, arg=[".learn-status", ".learn-panel"])
-    other = await visit(f"{toy_app}?lesson=trust&stop={four + 1}", height=800)
-    await titled(other, lesson.stops[four].title)
-    await predict(other, lesson.stops[four], False)
-    await other.wait_for_function(WITHIN, arg=[".learn-status", ".learn-panel"])
-    assert await other.evaluate(f"{API}.position.chain") == 1
+    await page.click(".learn-next")
+    await pass_by(page, lesson.stops[halves + 1 : four])
+    await titled(page, lesson.stops[four].title)
+    await predict(page, lesson.stops[four], False)
+    await page.wait_for_function(WITHIN, arg=[".learn-status", ".learn-panel"])
+    assert await page.evaluate(f"{API}.position.chain") == 1
 
 
-async def test_the_guide_for_instructors_comes_with_its_page_and_its_links_work(visit, toy_app):
-    page = await visit(toy_app)
+async def test_the_guide_for_instructors_comes_with_its_page_and_its_links_work(revisit, toy_app):
+    page = await revisit(toy_app)
     assert "This guide for instructors" not in await (await page.request.get(toy_app)).text()
     await page.click("#tab-learn-button")
     await page.click("[aria-controls=learn-guide]")
