@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from browser import serve
 from cases import RICHEST, cases_of
+from test_presenter import present_lesson
 
 import app
 from components.learn.exhibit import build_exhibit
@@ -283,10 +284,10 @@ def real_app():
 @pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_last_row(
-    visit, real_app, summed_results, lesson
+    revisit, real_app, summed_results, lesson
 ):
-    address = f"{real_app}?lesson={lesson.name}&present=1"
-    page = await visit(address, width=1280, height=720, first=True)
+    page = await revisit(real_app, width=1280, height=720)
+    await present_lesson(page, lesson)
     faults: dict[str, list[str]] = {}
     for k, stop in enumerate(lesson.stops):
         for answered in (False, True)[: 1 + bool(stop.ask)]:
@@ -300,6 +301,7 @@ async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_las
     await page.wait_for_selector(f".pr-words >> text={lesson.end[:30]}")  # the summary
     faults["the end"] = await page.evaluate(FAULTS, least_of(page))
     assert {state: each for state, each in faults.items() if each} == {}
-    await page.add_style_tag(content=".pr-words { width: 900px !important }")
+    wide = await page.add_style_tag(content=".pr-words { width: 900px !important }")
     control = await page.evaluate(FAULTS, least_of(page))
     assert any(each.startswith("over") for each in control)
+    await wide.evaluate("(style) => style.remove()")

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from browser import find_violations
+from test_learn_page import begin
 from traces import toy_trace
 
 from qalign_study.lessons.files import load_lessons
@@ -15,7 +16,9 @@ from qalign_study.lessons.messages import check_prediction, fill_facts
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 API = "document.querySelector('#watch-player .qp').qalign"
-LESSON = load_lessons()["one-step"]
+LESSONS = load_lessons()
+LESSON = LESSONS["one-step"]
+BETA = "?lesson=beta&stop=4&present=1"
 FIGURES = 4
 # what is read has 28 pixels or more, numbers at axes and the keys of figures 26
 SEEN = """() => {
@@ -44,6 +47,16 @@ async def present(visit, address: str, **how):
     page = await visit(address, width=1280, height=720, moving=True, **how)
     await page.wait_for_selector(".pr-line")
     return page
+
+
+async def present_lesson(page, lesson) -> None:
+    """Present a lesson from its beginning, in a page that may present another one."""
+    if await page.locator(".pr-line").count():
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector(".pr-line", state="detached")
+    await begin(page, lesson)
+    await page.keyboard.press("p")
+    await page.wait_for_selector(".pr-line")
 
 
 async def at(page, t: int, phase: int = 5) -> None:
@@ -191,7 +204,7 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
 
 
 async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_begin(
-    visit, visitors, toy_app
+    revisit, visitors, toy_app
 ):
     answers = asyncio.Event()
 
@@ -200,7 +213,7 @@ async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_be
         await route.continue_()
 
     await visitors.route("**/component_server/**", hold)  # a slow server
-    page = await present(visit, f"{toy_app}?lesson=beta&stop=4&present=1", first=True)
+    page = await revisit(toy_app + BETA, width=1280, height=720)
     await page.wait_for_selector(".pr-words >> text=The lesson is loading…")
     position = f"JSON.stringify({API}.position)"
     before = await page.evaluate(position)
@@ -219,58 +232,85 @@ async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_be
     assert (await curve.get_attribute("d")).count("L") > before.count("L") + 5
 
 
-@pytest.mark.parametrize(
-    ("function", "query", "place", "sentence"),
-    [
-        pytest.param(
-            "lesson", "&present=1", ".pr-words [role=alert]",
-            "The lesson “What β does” did not load because the server did not answer; reload the "
-            "page to try again.", marks=pytest.mark.alike),
-        ("lesson", "", ".learn-fault[role=alert]",
-         "The lesson “What β does” did not load because the server did not answer; reload the page "
-         "to try again."),
-        ("exhibit", "&present=1", ".pr-exhibit [role=alert]",
-         "The figure did not load because the server did not answer; press Page ↑ and Page ↓ to "
-         "try again."),
-    ],
-)  # fmt: skip
-async def test_a_lesson_or_figure_that_does_not_load_says_what_happened_and_what_to_do(
-    visit, visitors, toy_app, function, query, place, sentence
-):
+async def refusing(visitors, function: str):
+    """Have the server answer no call of a function; returns the handler, for `unroute`."""
+
     async def refuse(route):
         wanted = route.request.post_data_json["fn_name"] == function
         await (route.abort() if wanted else route.continue_())
 
     await visitors.route("**/component_server/**", refuse)
+    return refuse
+
+
+def forget_refusals(page) -> None:
+    """Drop the browser's own line about each request that was refused."""
+    assert {error for error in page.errors if "Failed to load resource" not in error} == set()
+    page.errors.clear()
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        pytest.param("&present=1", ".pr-words [role=alert]", marks=pytest.mark.alike),
+        ("", ".learn-fault[role=alert]"),
+    ],
+)
+async def test_a_lesson_that_does_not_load_says_what_happened_and_what_to_do(
+    visit, visitors, toy_app, query, place
+):
+    refuse = await refusing(visitors, "lesson")
     page = await visit(
         f"{toy_app}?lesson=beta&stop=4{query}", width=1280, height=720, first=True, moving=True
     )
     alert = page.locator(place)
     await alert.wait_for()
-    assert await alert.text_content() == sentence
+    assert await alert.text_content() == (
+        "The lesson “What β does” did not load because the server did not answer; reload the page "
+        "to try again."
+    )
     await visitors.unroute("**/component_server/**", refuse)
-    if function == "exhibit":
-        await page.keyboard.press("PageUp")
-        await page.keyboard.press("PageDown")
-        await page.wait_for_selector(".pr-exhibit [role=img]")
-    else:
-        await page.reload()
-        await page.wait_for_selector(".pr-words h1" if query else ".learn-panel h2")
+    await page.reload()
+    await page.wait_for_selector(".pr-words h1" if query else ".learn-panel h2")
     await alert.wait_for(state="detached")
-    assert {error for error in page.errors if "Failed to load resource" not in error} == set()
-    page.errors.clear()  # the browser's own line about each request that was refused
+    forget_refusals(page)
 
 
-async def test_an_axis_names_the_largest_number_that_a_question_asks_about(visit, toy_app):
-    page = await present(visit, f"{toy_app}?lesson=best-of-n&stop=2&present=1", first=True)
-    await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('128')")
-    await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('8')")
-    # and no line ends within the name of a method, however narrow its column is
+async def test_a_figure_that_does_not_load_says_what_happened_and_what_to_do(
+    revisit, visitors, toy_app
+):
+    page = await revisit(toy_app + BETA, width=1280, height=720)
+    await page.wait_for_selector(".pr-exhibit [role=img]")
+    refuse = await refusing(visitors, "exhibit")
+    await page.keyboard.press("PageDown")
+    alert = page.locator(".pr-exhibit [role=alert]")
+    await alert.wait_for()
+    assert await alert.text_content() == (
+        "The figure did not load because the server did not answer; press Page ↑ and Page ↓ to "
+        "try again."
+    )
+    await visitors.unroute("**/component_server/**", refuse)
     await page.keyboard.press("PageUp")
+    await page.keyboard.press("PageDown")
+    await page.wait_for_selector(".pr-exhibit [role=img]")
+    await alert.wait_for(state="detached")
+    forget_refusals(page)
+
+
+async def test_an_axis_names_the_largest_number_that_a_question_asks_about(revisit, toy_app):
+    page = await revisit(toy_app + BETA, width=1280, height=720)
+    await present_lesson(page, LESSONS["best-of-n"])
+    # no line ends within the name of a method, however narrow its column is
     await page.wait_for_selector(".pr-words .pr-ask >> text=Best-of-n takes")
-    await page.add_style_tag(content=".pr-words * { max-width: 5ch }")
+    narrow = await page.add_style_tag(content=".pr-words * { max-width: 5ch }")
     assert await page.eval_on_selector_all(
         ".pr-ask nobr",
         """(names) => names.map((name) =>
         [name.textContent, name.getClientRects().length])""",
     ) == [["Best-of-n", 1]]
+    await narrow.evaluate("(style) => style.remove()")
+    await page.keyboard.press("PageDown")
+    await page.wait_for_selector(".pr-exhibit[data-stop*='\"answered\":true']")
+    await page.keyboard.press("PageDown")
+    await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('128')")
+    await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('8')")
