@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
+import httpx
 import pytest
 from browser import ROOT
 
@@ -21,62 +22,56 @@ from qalign_core.record.format import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SET_UP = 900  # seconds that a fresh machine may take to install the requirements
 PLAYER = "document.querySelector('#watch-player .qp').qalign"
 SEEN_LAST = f"""() => new Promise((done) => {{
   const seen = new Set();
-  const look = () => (seen.add({PLAYER}.position.last), {PLAYER}.position.last < 40)
+  const look = () => (seen.add({PLAYER}.position.last), {PLAYER}.position.last < 20)
     ? requestAnimationFrame(look) : done(seen.size);
   look();
 }})"""
-"""How many last steps a visitor sees until the 40th is there."""
+"""How many last steps a visitor sees until the 20th is there."""
 
 
 @pytest.fixture(scope="module")
-def demo() -> Iterator[str]:
-    """The address of a running `make demo`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        ["make", "demo"],
-        cwd=ROOT,
-        env={**os.environ, "GRADIO_SERVER_PORT": str(port)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in wait_until_served(address, process):
-            assert process.poll() is None, process.communicate()[0]
-        yield address
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.communicate()
-
-
-def wait_until_served(address: str, process: subprocess.Popen[str]) -> Iterator[None]:
-    deadline = time.monotonic() + SET_UP
-    while time.monotonic() < deadline:
-        yield
+def running() -> Iterator[subprocess.Popen[str]]:
+    """A `make demo` whose port another program has; its first line is unread."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        process = subprocess.Popen(
+            ["make", "demo"],
+            cwd=ROOT,
+            env={**os.environ, "GRADIO_SERVER_PORT": str(other.getsockname()[1])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         try:
-            with urllib.request.urlopen(address, timeout=5):
-                return
-        except OSError:
-            process.poll()
-            time.sleep(0.1)  # between two attempts to connect, not for something to happen
-    raise AssertionError(f"no page at {address} after {SET_UP} s")
+            yield process
+        finally:
+            with suppress(ProcessLookupError):  # a test ended it
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.fixture(scope="module")
+def demo(running: subprocess.Popen[str]) -> str:
+    """The address that the app names once it is served."""
+    assert running.stdout is not None
+    line = next((line for line in running.stdout if line.startswith("QAlign Explorer: ")), "")
+    match = re.fullmatch(
+        r"QAlign Explorer: (http://127\.0\.0\.1:\d+)/ \(port \d+ was taken\)\n", line
+    )
+    assert match, line or running.communicate()
+    return match[1]
 
 
 @pytest.mark.slow
 async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers(visit, demo):
-    page = await visit(f"{demo}?tab=compare&steps=64&pool=64")  # Compare's settings
+    page = await visit(f"{demo}?tab=compare&steps=16&pool=16")  # Compare's settings
     assert page.hosts <= {demo.split("/")[2]}
     await page.click("#tab-watch-button")
 
-    # Run: at least 32 steps of the embedded models arrive one by one
+    # Run: at least 16 steps of the embedded models arrive one by one
     await page.click("#watch-run")
     await page.wait_for_function(
         f"{PLAYER}.position.source === 'live' && {PLAYER}.position.last >= 4"
@@ -88,7 +83,7 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
     # every step's alpha and verdict against arithmetic of the test's own
     trace = parse_trace(await page.evaluate(f"{PLAYER}.text"))
     assert (trace.header.run.lm, trace.header.run.rm) == ("embedded", "embedded")
-    assert len(trace.steps) > 32
+    assert len(trace.steps) > 16
     for before, step in itertools.pairwise(trace.steps):
         old, new = before.state, step.proposal
         assert new.response.tokens[: step.index] == old.response.tokens[: step.index]
@@ -104,7 +99,7 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
     await page.get_by_role("tab", name="Compare").click()
     await page.click("#compare-run")
     await page.wait_for_function(
-        "document.querySelector('#compare .q-status').dataset.state === 'finished'"
+        "document.querySelector('#compare .q-status').dataset.state === 'finished'", polling=50
     )
     for method in RULES:
         card = page.locator(f"#compare .qc-card[data-method={method}]")
@@ -113,3 +108,24 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
         assert await card.locator(".qc-text").inner_text()
     assert page.errors == []
     assert page.hosts <= {demo.split("/")[2]}
+
+
+@pytest.mark.slow
+async def test_the_app_ends_at_once_in_mid_run(running: subprocess.Popen[str], demo: str) -> None:
+    call = f"{demo}/gradio_api/call/v2/run_chain"
+    payload = {"prompt": "Tom has 5 eggs. He buys 3 more. How many?", "steps": 1000}
+    async with httpx.AsyncClient(timeout=60) as client:
+        event = (await client.post(call, json=payload)).json()["event_id"]
+        async with client.stream("GET", f"{call}/{event}") as answer:
+            lines, times = answer.aiter_lines(), [0]
+            async for text in lines:
+                if '\\"step\\"' in text:
+                    break
+            os.killpg(running.pid, signal.SIGINT)  # as Ctrl-C does
+            with suppress(httpx.RemoteProtocolError):  # the stream breaks off
+                async for text in lines:
+                    times += [int(t) for t in re.findall(r'\\"t\\":(\d+)', text)]
+    _, errors = running.communicate(timeout=60)
+    assert "app.py: stopped" in errors.splitlines()
+    assert "Error 130" in errors, "the status of the app, as make reports it"
+    assert max(times) < 900, "it did not wait for the run to end"

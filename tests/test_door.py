@@ -5,16 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +16,7 @@ from urllib.parse import quote
 import gradio as gr
 import httpx
 import pytest
-from browser import ROOT, serve
+from browser import serve
 from gradio import processing_utils
 from gradio_client import Client
 from starlette.applications import Starlette
@@ -905,40 +899,3 @@ async def test_an_operator_names_who_may_show_the_app_in_a_frame():
     async with asking(Starlette(routes=[Route("/", page)]), hosts) as client:
         policy = (await client.get("/")).headers["content-security-policy"]
     assert policy.endswith("frame-ancestors 'self' https://school.example.org")
-
-
-# The server as a process.
-
-
-@pytest.mark.slow
-def test_the_app_names_the_port_that_it_got_and_ends_at_once_in_mid_run():
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "app.py"],
-            cwd=ROOT,
-            env={**os.environ, "GRADIO_SERVER_PORT": str(port)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            (line,) = [process.stdout.readline().strip()]
-            address = line.removeprefix("QAlign Explorer: ").split(" ")[0]
-            assert line == f"QAlign Explorer: {address} (port {port} was taken)"
-            call = f"{address}gradio_api/call/v2/run_chain"
-            payload = {"prompt": "Tom has 5 eggs. He buys 3 more. How many?", "steps": 1000}
-            event = httpx.post(call, json=payload, timeout=60).json()["event_id"]
-            with httpx.stream("GET", f"{call}/{event}", timeout=60) as answer:
-                lines, times = answer.iter_lines(), [0]
-                next(text for text in lines if '\\"step\\"' in text)
-                process.send_signal(signal.SIGINT)
-                with suppress(httpx.RemoteProtocolError):  # the stream breaks off
-                    times += [int(t) for x in lines for t in re.findall(r'\\"t\\":(\d+)', x)]
-                _, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
-            process.wait()
-    assert (process.returncode, errors.splitlines()[-1]) == (130, "app.py: stopped")
-    assert max(times) < 900, "it did not wait for the run to end"
