@@ -87,10 +87,10 @@ def residuals(chain):
 
 
 @pytest.mark.parametrize("endless", [False, True], ids=["", "mostly cut at the limit"])
-@pytest.mark.parametrize("sharpness", [1.0, 2.5, 4.0])
+@pytest.mark.parametrize("sharpness", [1.0, 4.0])
 @pytest.mark.parametrize("name", MOVES)
 def test_the_whole_matrix_of_every_move_keeps_balance(name, sharpness, endless):
-    for seed in range(3):
+    for seed in range(2):
         lm = world(seed, endless)
         chain = exact_chain(lm, table(seed), Target(0.6, sharpness), Rule(move=MOVES[name]))
         assert np.allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-12)
@@ -222,7 +222,7 @@ WRONG = {
 def test_every_wrong_rule_breaks_balance_by_more_than_its_margin(name, sharpness):
     move, margin = WRONG[name]
     misses = []
-    for seed in range(4):
+    for seed in range(2):
         chain = exact_chain(world(seed), table(seed), Target(0.6, sharpness), Rule(move=move))
         misses.append(residuals(chain)[0])
     print(
@@ -311,13 +311,13 @@ ENGINES_CHAINS += [
 @pytest.mark.slow
 @pytest.mark.parametrize(("move", "sharpness"), ENGINES_CHAINS)
 async def test_the_engines_chain_samples_the_target(move, sharpness):
-    """800 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
+    """300 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
     parts = move_of(parse_moves(move), LM)
     target = Target(1.0, sharpness)
     chain = exact_chain(LM, correlated_reward, target, Rule(move=parts))
     after = chain.after(30)
     assert total_variation(after, chain.target) < 0.05
-    states = await last_states(800, move=move, sharpness=sharpness)
+    states = await last_states(300, move=move, sharpness=sharpness)
     assert chi_square_p(states, after) > 1e-4
     assert chi_square_p(states, exact_chain(LM, correlated_reward, Target(0.3)).target) < 1e-12
 
