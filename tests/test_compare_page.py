@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from components.watch.gallery import WATCH as WATCHED
 from qalign_core.decide.rules import RULES
 from qalign_core.record.format import parse_trace
 from qalign_core.record.store import load_trace
-from qalign_core.run import Run
 from qalign_core.types import Cost, Response, ScoredResponse
 from qalign_study.measure.comparisons import (
     Comparison,
@@ -34,12 +34,9 @@ from qalign_study.measure.comparisons import (
     recycled,
 )
 from qalign_study.measure.curves import curves
-from qalign_study.measure.differences import paired
 from qalign_study.measure.record import draws_of
-from qalign_study.sets.generated import kind_of
 from qalign_study.sheet.convergence import trust
-from qalign_study.sheet.evaluated import FOLDER, difference_of_votes, summarise
-from qalign_study.sheet.words import gap, number, percent, si, standing
+from qalign_study.sheet.words import number, percent, si
 
 pytestmark = pytest.mark.recorded
 
@@ -174,29 +171,6 @@ def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> No
         ) == unseen
 
 
-def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
-    comparison = recorded_comparison()
-    kind = kind_of(comparison.header.run.prompt)
-    summary = summarise(FOLDER / f"{kind}.zip")
-    last = list(paired(summary.points, "qalign", "wmv"))[-1]
-    sentence = ranking(comparison)
-    target = f"drawn at β = {number(summary.results.header.run.beta)}"
-    assert (
-        f"on {len(summary.results.records)} recorded problems of this kind, {target}," in sentence
-    )
-    # the page's skeleton waits for this: only the largest budgets are computed
-    assert difference_of_votes(FOLDER / f"{kind}.zip") == last
-    assert f"the compute of {last.n} samples each, QAlign" in sentence
-    assert gap(last) in sentence
-    assert standing(last) in sentence
-    for header in (
-        with_run(comparison.header, prompt="Tell me of shells."),
-        with_run(comparison.header, rm="another"),
-    ):
-        sentence = ranking(changed(comparison, header=header))
-        assert sentence == "One problem cannot rank the methods; whole sets of problems can."
-
-
 def test_compare_goes_on_with_the_chain_and_the_samples_of_watch() -> None:
     compared, watched = recorded_comparison().trace, load_trace(WATCHED)
     assert compared.header.run.prompt == watched.header.run.prompt
@@ -325,8 +299,11 @@ def test_each_visitor_looks_at_their_own_comparison() -> None:
 # --- in a real browser ---------------------------------------------------------------------------
 
 
-async def compare_page(visit: Visit, address: str, query: str = "", **options: Any) -> Any:
-    page = await visit(f"{address}?{query}", **options)
+FEW = "?steps=8&seed=3"
+
+
+async def compare_page(visit: Visit, address: str, **options: Any) -> Any:
+    page = await visit(address, **options)
     await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     return page
@@ -342,9 +319,9 @@ async def cards(page: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_watchs_problem(
-    visit: Visit, toy_app: str
+    revisit: Visit, toy_app: str
 ) -> None:
-    page = await compare_page(visit, toy_app, query="steps=8&seed=3", width=360, height=740)
+    page = await compare_page(revisit, toy_app + FEW, width=360, height=740)
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
     await page.set_viewport_size({"width": 1280, "height": 900})
@@ -406,44 +383,17 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
-    visit: Visit, toy_app: str
-) -> None:
-    # long enough to be stopped on a busy machine
-    page = await compare_page(visit, toy_app, query="steps=1024&chains=8&seed=3")
-    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
-    await page.click("#compare-run")
-    live = "#compare-panel .qc[data-state=live] .qc-card >> nth=3"
-    await page.wait_for_selector(live, state="attached")  # a busy page draws it anew all the time
-    await page.wait_for_function(  # columns fill while samples arrive
-        """() => {
-            const n = Number(document.querySelector("#compare-panel .qc").dataset.n);
-            window.first ??= n;
-            return n > window.first;
-        }"""
-    )
-    await page.click("#compare-stop")
-    await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
-    assert [method for method, _ in await cards(page)] == list(RULES)
-    line = await page.text_content("#compare-panel .qc-line")
-    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples? \(", line)
-    async with page.expect_download() as download:
-        await page.click(".qc-save-json")
-    saved = await (await download.value).path()
-    comparison = saved_comparison(saved)
-    results = outcomes(comparison, full_cut(comparison))
-    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in results]
-    assert page.errors == []
-
-
-@pytest.mark.asyncio(loop_scope="session")
 async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in_its_own_words(
-    visit: Visit, toy_app: str
+    revisit: Visit, toy_app: str
 ) -> None:
-    query = Run(prompt="Tell me of shells.", extractor=None, steps=12, seed=5).query()
-    page = await visit(f"{toy_app}?{query}")
+    page = await revisit(toy_app + FEW)
     await page.click("#tab-compare-button")
-    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    settings = page.get_by_text("Change the problem or the settings")
+    if not await page.is_visible("#compare-prompt textarea"):
+        await settings.click()
+    await page.fill("#compare-prompt textarea", "Tell me of shells.")
+    await page.click("#compare-extractor input")
+    await page.get_by_role("option", name="None: open-ended", exact=True).click()
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
     async with page.expect_download() as download:
@@ -462,8 +412,6 @@ async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in
         assert rule(comparison, outcome) in line
         assert outcome.decision.chosen is not None
         assert text == outcome.decision.chosen.response.text
-    settings = page.get_by_text("Change the problem or the settings")
-    await settings.click()
     prompt = 'Write one sentence. Use the word "answer" and end with the word "is".'
     await page.fill("#compare-prompt textarea", prompt)
     await page.click("#compare-extractor input")  # a writing task asks for no answer by itself
@@ -490,4 +438,53 @@ async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in
     await page.wait_for_function(  # in the figure, which is drawn once it is looked at
         "document.querySelector('#compare').textContent.includes('2/3')"
     )
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(
+    revisit: Visit, toy_app: str, tmp_path: Path
+) -> None:
+    page = await revisit(toy_app + FEW)
+    await page.click("#tab-compare-button")
+    await page.wait_for_selector("#compare-curves .main-svg >> nth=0")
+    async with page.expect_download() as saving:
+        await page.click("[data-figure=compare-curves][data-save=svg]")
+    path = tmp_path / (await saving.value).suggested_filename
+    await (await saving.value).save_as(path)
+    assert path.name == "compare-curves.svg"
+    text = "".join(ElementTree.parse(path).getroot().itertext())
+    assert "QAlign" in text
+    assert "Best-of-n" in text
+    assert "Plex" not in path.read_text("utf-8")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
+    visit: Visit, toy_app: str
+) -> None:
+    # long enough to be stopped on a busy machine
+    page = await compare_page(visit, f"{toy_app}?steps=1024&chains=8&seed=3")
+    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    await page.click("#compare-run")
+    live = "#compare-panel .qc[data-state=live] .qc-card >> nth=3"
+    await page.wait_for_selector(live, state="attached")  # a busy page draws it anew all the time
+    await page.wait_for_function(  # columns fill while samples arrive
+        """() => {
+            const n = Number(document.querySelector("#compare-panel .qc").dataset.n);
+            window.first ??= n;
+            return n > window.first;
+        }"""
+    )
+    await page.click("#compare-stop")
+    await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
+    assert [method for method, _ in await cards(page)] == list(RULES)
+    line = await page.text_content("#compare-panel .qc-line")
+    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples? \(", line)
+    async with page.expect_download() as download:
+        await page.click(".qc-save-json")
+    saved = await (await download.value).path()
+    comparison = saved_comparison(saved)
+    results = outcomes(comparison, full_cut(comparison))
+    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in results]
     assert page.errors == []

@@ -10,14 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from urllib.parse import parse_qsl
+from xml.etree import ElementTree
 
 import gradio as gr
 import numpy as np
 import pandas as pd
 import pytest
+from test_compare_page import changed, recorded_comparison
 from test_page_mistakes import reads, shows
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
+from traces import with_run
 
+from components.compare.view import ranking
 from components.results.advice import QUESTIONS, Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
 from components.results.page import DECIDING, _Sets, advice, build_results_page
@@ -39,6 +43,7 @@ from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import COLUMNS, Compared, Evaluated, Group, Report
 from qalign_study.measure.results import pack, results_in, unpack
 from qalign_study.sets.folder import run_set
+from qalign_study.sets.generated import kind_of
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import (
     AS_IN_THE_PAPER,
@@ -46,6 +51,7 @@ from qalign_study.sheet.evaluated import (
     OLD_NAMES,
     beside,
     beside_the_papers,
+    difference_of_votes,
     groups_of,
     read,
     results_files,
@@ -55,7 +61,7 @@ from qalign_study.sheet.evaluated import (
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.page import table_html, to_html
 from qalign_study.sheet.values import Table, tables
-from qalign_study.sheet.words import SURVIVE, VERDICTS, brief, in_points
+from qalign_study.sheet.words import SURVIVE, VERDICTS, brief, gap, in_points, number, standing
 
 pytestmark = pytest.mark.recorded
 
@@ -556,6 +562,29 @@ def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_p
     assert "No results can be read" in whole_html([broken])
 
 
+def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
+    comparison = recorded_comparison()
+    kind = kind_of(comparison.header.run.prompt)
+    summary = summarise(FOLDER / f"{kind}.zip")
+    last = list(paired(summary.points, "qalign", "wmv"))[-1]
+    sentence = ranking(comparison)
+    target = f"drawn at β = {number(summary.results.header.run.beta)}"
+    assert (
+        f"on {len(summary.results.records)} recorded problems of this kind, {target}," in sentence
+    )
+    # the page's skeleton waits for this: only the largest budgets are computed
+    assert difference_of_votes(FOLDER / f"{kind}.zip") == last
+    assert f"the compute of {last.n} samples each, QAlign" in sentence
+    assert gap(last) in sentence
+    assert standing(last) in sentence
+    for header in (
+        with_run(comparison.header, prompt="Tell me of shells."),
+        with_run(comparison.header, rm="another"),
+    ):
+        sentence = ranking(changed(comparison, header=header))
+        assert sentence == "One problem cannot rank the methods; whole sets of problems can."
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_report_fits_1280_pixels(browser):
     sets = {"long-sharp": unpack(ASSETS / "results" / "long-sharp.zip")}
@@ -571,11 +600,35 @@ async def test_a_report_fits_1280_pixels(browser):
     await page.close()
 
 
+OF_LONG = "?tab=results&set=long&seed=4"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(
+    revisit, toy_app, summed_results, tmp_path
+):
+    page = await revisit(toy_app + OF_LONG)
+    await page.emulate_media(color_scheme="dark")
+    await page.wait_for_selector("#results-beta svg.chart")
+    for figure, words in (
+        ("error", ("QAlign", "Any of n: at least one sample is right")),
+        ("beta", ("Changes accepted", "samples can show")),
+    ):
+        async with page.expect_download() as saving:
+            await page.click(f"[data-figure=results-{figure}][data-save=svg]")
+        path = tmp_path / (await saving.value).suggested_filename
+        await (await saving.value).save_as(path)
+        root = ElementTree.parse(path).getroot()
+        text = "".join(root.itertext())
+        assert all(word in text for word in words), figure
+        assert "var(--" not in path.read_text("utf-8"), "its colors are written in it"
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(
-    visit, toy_app, summed_results
+    revisit, toy_app, summed_results
 ):
-    page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
+    page = await revisit(toy_app + OF_LONG)
     await reads(page, "#results-facts", "long")
     await page.locator("summary", has_text="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()

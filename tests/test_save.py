@@ -29,8 +29,7 @@ PANELS = 5
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def opened(stay, toy_app):
-    """The app; its Results have the set of a sheet that is soon computed."""
-    return await stay(f"{toy_app}?set=long")
+    return await stay(toy_app)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -209,34 +208,3 @@ async def test_an_animation_can_be_cancelled(page):
     await page.get_by_role("button", name="Animation as GIF").click()
     await page.keyboard.press("Enter")  # the focus is on Cancel
     await page.get_by_text("Cancelled: nothing was saved.").wait_for()
-
-
-async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(page, tmp_path):
-    await turn(page, "compare", dark=True)
-    await page.wait_for_selector("#compare-curves .main-svg >> nth=0")
-    async with page.expect_download() as saving:
-        await page.click("[data-figure=compare-curves][data-save=svg]")
-    path = tmp_path / (await saving.value).suggested_filename
-    await (await saving.value).save_as(path)
-    assert path.name == "compare-curves.svg"
-    text = "".join(ElementTree.parse(path).getroot().itertext())
-    assert "QAlign" in text
-    assert "Best-of-n" in text
-    assert "Plex" not in path.read_text("utf-8")
-
-
-async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(page, tmp_path):
-    await turn(page, "results", dark=True)
-    await page.wait_for_selector("#results-beta svg.chart")
-    for figure, words in (
-        ("error", ("QAlign", "Any of n: at least one sample is right")),
-        ("beta", ("Changes accepted", "samples can show")),
-    ):
-        async with page.expect_download() as saving:
-            await page.click(f"[data-figure=results-{figure}][data-save=svg]")
-        path = tmp_path / (await saving.value).suggested_filename
-        await (await saving.value).save_as(path)
-        root = ElementTree.parse(path).getroot()
-        text = "".join(root.itertext())
-        assert all(word in text for word in words), figure
-        assert "var(--" not in path.read_text("utf-8"), "its colors are written in it"
