@@ -109,6 +109,14 @@ def hear(page: Any, errors: list[str]) -> None:
 
 API = "document.querySelector('#watch-player .qp').qalign"
 """The player of Watch, in the app's page."""
+SET = """(settings) => {
+  for (const [name, value] of Object.entries(settings)) {
+    const box = document.querySelector(`#watch-${name} :is(input[type=number], textarea)`);
+    box.value = value;
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}"""
+"""Fill in settings of the next run, as typing does."""
 LEAD = """(text) => new Promise((done) => {
   const { filled } = QAlignShell;
   QAlignShell.filled = (names, values, notice) => {

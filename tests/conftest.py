@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, chromium, hear, lead_to_watch, require_browser, serve
+from browser import PATIENCE, chromium, hear, lead_to_watch, require_browser, serve, standalone
 from hypothesis import settings
 
 from qalign_study.serve.log import LimitedLog, limit_log
@@ -249,14 +249,14 @@ async def stay(visitors: Any) -> AsyncIterator[Visit]:
 
 
 @pytest.fixture(scope="module")
-def kept_pages() -> dict[str, Any]:
-    """The pages of `revisit`, by their addresses."""
+def kept_pages() -> dict[tuple[str, int, int], Any]:
+    """The pages of `revisit`, by address and size."""
     return {}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def revisit(
-    request: pytest.FixtureRequest, stay: Visit, kept_pages: dict[str, Any]
+    request: pytest.FixtureRequest, stay: Visit, kept_pages: dict[tuple[str, int, int], Any]
 ) -> AsyncIterator[Visit]:
     """As `visit`, for a page that an earlier test of the file opened, and left in some state.
 
@@ -264,11 +264,12 @@ async def revisit(
     """
 
     async def open_page(address: str, *, width: int = 1280, height: int = 900) -> Any:
-        page = kept_pages.get(address)
+        page = kept_pages.get((address, width, height))
         if page and page.failed < request.session.testsfailed:
             await page.close()
         if not page or page.is_closed():
-            page = kept_pages[address] = await stay(address, width=width, height=height)
+            page = await stay(address, width=width, height=height)
+            kept_pages[address, width, height] = page
             page.failed = request.session.testsfailed
         page.errors.clear()  # those of a test that failed
         await page.set_viewport_size({"width": width, "height": height})
@@ -276,6 +277,28 @@ async def revisit(
 
     yield open_page
     assert [page.errors for page in kept_pages.values() if page.errors] == []
+
+
+OPEN = """(text) => {
+  api.open(text, "Recorded run");
+  api.openTab("");
+  api.setBurnIn(0);
+  scrollTo(0, 0);
+  return new Promise((drawn) => requestAnimationFrame(drawn));
+}"""
+"""Open a trace and wait for the frame that draws it; until then the page shows the one before."""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def opened(revisit: Visit) -> Visit:
+    """A trace in a player alone, which stands still: `page = await opened(trace, width=390)`."""
+
+    async def open_trace(trace: str, **size: int) -> Any:
+        page = await revisit(standalone(None, options="autoplay: false"), **size)
+        await page.evaluate(OPEN, trace)
+        return page
+
+    return open_trace
 
 
 @pytest_asyncio.fixture(loop_scope="session")

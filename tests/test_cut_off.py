@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from browser import standalone
 
 from components.watch.gallery import WATCH
 from qalign_core.assets import ASSETS
@@ -25,8 +24,8 @@ SIGNS = """() => {
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.parametrize("phase", [0, 2, 5])
-async def test_a_text_that_goes_on_beyond_its_edge_has_a_sign(visit, size, phase):
-    page = await visit(standalone(BEYOND, options="autoplay: false"), **size)
+async def test_a_text_that_goes_on_beyond_its_edge_has_a_sign(opened, size, phase):
+    page = await opened(BEYOND, **size)
     for step in (1, 20, 119):
         await page.evaluate(f"(api.seek({step}), api.goPhase({phase}))")
         await page.wait_for_function(f"""([t, phase]) => {{
@@ -38,8 +37,8 @@ async def test_a_text_that_goes_on_beyond_its_edge_has_a_sign(visit, size, phase
     assert any(is_cut for _, is_cut, _ in await page.evaluate(SIGNS))
 
 
-async def test_the_answers_of_both_texts_are_shown_though_the_texts_end_beyond_the_edge(visit):
-    page = await visit(standalone(RECORDED, options="autoplay: false"), **PHONE)
+async def test_the_answers_of_both_texts_are_shown_though_the_texts_end_beyond_the_edge(opened):
+    page = await opened(RECORDED, **PHONE)
     await page.evaluate("(api.seek(1), api.goPhase(2))")
     names = page.locator(".qp-lane .qp-name-of:visible")
     assert await names.all_inner_texts() == ["19\n✗", "30\n✗"]
@@ -49,8 +48,8 @@ async def test_the_answers_of_both_texts_are_shown_though_the_texts_end_beyond_t
 
 @pytest.mark.parametrize("trace", [RECORDED, BEYOND], ids=["numbers", "amounts"])
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-async def test_every_bead_is_whole(visit, trace, size):
-    page = await visit(standalone(trace, options="autoplay: false"), **size)
+async def test_every_bead_is_whole(opened, trace, size):
+    page = await opened(trace, **size)
     for step in (0, 8, 60, 119):
         await page.evaluate(f"api.seek({step})")
         await page.wait_for_function(f"document.querySelector('.qp').dataset.t === '{step}'")
@@ -65,8 +64,8 @@ async def test_every_bead_is_whole(visit, trace, size):
     assert len(texts) > 2
 
 
-async def test_answers_that_begin_alike_are_told_apart_and_keep_their_marks(visit):
-    page = await visit(standalone(BEYOND, options="autoplay: false"), **DESKTOP)
+async def test_answers_that_begin_alike_are_told_apart_and_keep_their_marks(opened):
+    page = await opened(BEYOND, **DESKTOP)
     await page.evaluate("api.seek(120)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '120'")
     read_rows = """(rows) => [...document.querySelectorAll(rows)].map((row) => {
@@ -83,8 +82,8 @@ async def test_answers_that_begin_alike_are_told_apart_and_keep_their_marks(visi
     assert all(is_whole for _, _, is_whole in rows)
 
 
-async def test_the_vote_just_counted_covers_no_mark_of_the_model_alone(visit):
-    page = await visit(standalone(RECORDED, options="autoplay: false"), **DESKTOP)
+async def test_the_vote_just_counted_covers_no_mark_of_the_model_alone(opened):
+    page = await opened(RECORDED, **DESKTOP)
     for step in range(4, 40, 5):
         await page.evaluate(f"api.seek({step})")
         await page.wait_for_function(f"document.querySelector('.qp').dataset.t === '{step}'")

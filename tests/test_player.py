@@ -33,34 +33,8 @@ HITS = "() => [window.hit ?? 0, document.querySelectorAll('img, main script').le
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-OPEN = """(text) => {
-  api.open(text, "Recorded run");
-  return new Promise((drawn) => requestAnimationFrame(drawn));
-}"""
-"""Open a trace and wait for the frame that draws it; until then the page shows the one before."""
-
-
 async def open_player(visit, trace=None, options=STILL, **how):
     return await visit(standalone(trace or toy_trace(), options=options), **how)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def alone(stay):
-    """A page with a player that stands still, for tests that open a trace in it and go to steps."""
-    return await stay(standalone(toy_trace(), options=STILL))
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def opened(alone):
-    """Open a trace in that page: `await opened(trace)`. It may end with no error."""
-    alone.errors.clear()
-
-    async def open_trace(trace: str):
-        await alone.evaluate(OPEN, trace)
-        return alone
-
-    yield open_trace
-    assert alone.errors == []
 
 
 async def shows(page, condition: str) -> None:
@@ -99,13 +73,9 @@ async def look_at_steps(page, trace: str) -> list[tuple[Step, dict]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def step_pages(alone):
+async def step_pages(stay):
     """What the page says of each step of a toy trace."""
-    alone.errors.clear()
-    await alone.evaluate(OPEN, toy_trace())
-    rows = await look_at_steps(alone, toy_trace())
-    assert alone.errors == []
-    return rows
+    return await look_at_steps(await open_player(stay), toy_trace())
 
 
 LANES = "(name) => document.querySelector(`.qp-${name}-row .qp-${name}`).textContent"
@@ -226,8 +196,8 @@ async def test_a_text_is_struck_through_only_once_it_has_lost(opened):
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
-async def test_the_cut_of_a_long_text_is_in_view(visit, size):
-    page = await open_player(visit, long_trace(400), width=size[0], height=size[1])
+async def test_the_cut_of_a_long_text_is_in_view(opened, size):
+    page = await opened(long_trace(400), width=size[0], height=size[1])
     inside = """(part) => { const pane = document.querySelector('.qp-text').getBoundingClientRect();
         const spans = document.querySelector(part).children;
         const token = spans[part === '.qp-kept' ? spans.length - 1 : 0].getBoundingClientRect();
@@ -325,8 +295,8 @@ async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is
         assert bool(paths[2]) == (worth >= 5)  # bars, the model alone, the target
 
 
-async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visit):
-    page = await open_player(visit)
+async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(opened):
+    page = await opened(toy_trace())
     await page.evaluate("api.setBurnIn(8)")
     await page.wait_for_selector(".qp-burn")
     box = await page.locator(".qp-seek").first.bounding_box()
@@ -342,9 +312,9 @@ BOX = """() => {
   return [appearance, backgroundImage] }"""
 
 
-async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(visit):
+async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(opened):
     trace = (ROOT / "assets" / "runs" / "watch.jsonl").read_text(encoding="utf-8")
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     states = [extract_number(step.state.response.text) for step in parse_trace(trace).steps]
     for t, changes in ((38, True), (256, False)):
         await page.evaluate(f"api.seek({t})")
@@ -453,10 +423,10 @@ async def test_back_and_keys_work_only_with_the_focus(visit):
     assert not await page.evaluate("api.position.playing")
 
 
-async def test_the_menu_and_its_keys_go_to_steps_that_teach(visit):
+async def test_the_menu_and_its_keys_go_to_steps_that_teach(opened):
     trace = toy_trace(64)
     steps = parse_trace(trace).steps[1:]
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     moves = [s.t for s in steps if s.accepted and s.changed]
     for t in moves[:3]:
         await page.click("text=Jump to")
@@ -556,8 +526,8 @@ async def test_the_page_fits_360_pixels_light_and_dark(visit, dark):
     assert (sum(map(int, ink[4:-1].split(","))) > 384) == dark
 
 
-async def test_steps_are_spoken_when_paused_and_silent_when_playing(visit):
-    page = await open_player(visit)
+async def test_steps_are_spoken_when_paused_and_silent_when_playing(opened):
+    page = await opened(toy_trace())
     await page.evaluate("api.seek(3)")
     spoken = await page.inner_text("[aria-live='polite']")
     assert spoken.startswith("Step 3 of 32.")
@@ -567,10 +537,10 @@ async def test_steps_are_spoken_when_paused_and_silent_when_playing(visit):
     assert await page.inner_text("[aria-live='polite']") == spoken
 
 
-async def test_tree_lineage_and_table_agree_with_the_chain(visit):
+async def test_tree_lineage_and_table_agree_with_the_chain(opened):
     trace = toy_trace(64)
     parsed = parse_trace(trace)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     counts = await page.evaluate(
         """() => { const { leaves } = QAlignInside.prefixTree(api.trace.chains);
         return { times: leaves.map(({ time }) => time).filter((n) => n),
@@ -617,10 +587,10 @@ PINCH = """() => { const canvas = document.querySelector('.qp-river canvas');
   return [before, larger, high(), kept]; }"""
 
 
-async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_along_it(visit):
+async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_along_it(opened):
     trace = toy_trace(64, chains=2)
     parsed = parse_trace(trace)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     await page.evaluate("(api.seek(20), api.openTab('tree'))")
     await page.wait_for_function(PAINTED)
     await page.locator(".qp-river").scroll_into_view_if_needed()
@@ -656,8 +626,8 @@ async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_alo
     assert kept == [False, False]
 
 
-async def test_two_chains_can_be_chosen(visit):
-    page = await open_player(visit, toy_trace(12, chains=2))
+async def test_two_chains_can_be_chosen(opened):
+    page = await opened(toy_trace(12, chains=2))
     line = "document.querySelector('.qp-state-line').getAttribute('d')"
     first = await page.evaluate(line)
     await page.select_option("select[aria-label='Chain']", "1")

@@ -8,7 +8,7 @@ import re
 from itertools import accumulate
 
 import pytest
-from browser import API
+from browser import API, SET
 from traces import hostile_trace, toy_trace
 
 from components.watch.gallery import WATCH
@@ -18,15 +18,6 @@ from qalign_core.record.format import parse_trace
 from qalign_core.record.store import load_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-SET = """(settings) => {
-  for (const [name, value] of Object.entries(settings)) {
-    const box = document.querySelector(`#watch-${name} :is(input[type=number], textarea)`);
-    box.value = value;
-    box.dispatchEvent(new Event("input", { bubbles: true }));
-  }
-}"""
-"""Fill in settings of the next run, as typing does."""
 
 
 async def run_until(page, steps: int) -> None:
