@@ -25,6 +25,7 @@ import pytest_asyncio
 from browser import PATIENCE, chromium, hear, lead_to_watch, require_browser, serve, standalone
 from hypothesis import settings
 
+from components.gradio_patches import without_stub_files
 from qalign_study.serve.log import LimitedLog, limit_log
 
 Visit = Callable[..., Awaitable[Any]]
@@ -64,7 +65,7 @@ SECONDS = {
 FIRST_OF_ALL = (
     ("transformers.generation.utils", "app"),
     ("pandas", "scipy.stats", "sympy", "sklearn.linear_model", "rouge_score.rouge_scorer", "app"),
-    ("gradio", "app"),
+    ("app",),
     ("playwright.async_api", "openai", "plotly.graph_objects", "app"),
 )
 """What each of four processes imports first: in a fresh environment that compiles it."""
@@ -87,6 +88,13 @@ def pytest_configure(config: pytest.Config) -> None:
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         for name in FIRST_OF_ALL[number % len(FIRST_OF_ALL)]:
             import_module(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Have Gradio, which a file may import before the app does, write no stub files."""
+    with without_stub_files():
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
