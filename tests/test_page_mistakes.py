@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from browser import standalone
+from browser import API, SET
 from traces import toy_trace
 
 from components.common.status import status_value
@@ -20,7 +20,6 @@ from qalign_core.run import Run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 STILL = "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
 FORGET = "window.copied = ''; navigator.clipboard.writeText = async (t) => { window.copied = t; };"
 HOW = {
@@ -76,10 +75,9 @@ async def open_file(page, tmp_path: Path, text: str) -> None:
 
 # both pages have the same form; Watch's is in a drawer
 @pytest.mark.parametrize("name", ["watch", pytest.param("compare", marks=pytest.mark.alike)])
-async def test_whatever_changes_the_problem_clears_the_known_answer(visit, toy_app, name):
-    tab = "" if name == "watch" else f"tab={name}&"
-    query = "prompt=What+is+40%2B2%3F&reference=42&steps=8&pool=2"
-    page = await visit(f"{toy_app}?{tab}{query}")
+async def test_whatever_changes_the_problem_clears_the_known_answer(watch, name):
+    page, tab = watch, "" if name == "watch" else f"tab={name}&"
+    await page.evaluate("(name) => QAlignShell.turn(name)", name)
     if name == "watch":
         await page.click("#watch-settings")
     else:
@@ -101,12 +99,13 @@ async def test_whatever_changes_the_problem_clears_the_known_answer(visit, toy_a
     await page.click(f"#{name}-run")
     await shows(page, "run => location.search.startsWith(run)", f"?{tab}prompt=Tom")
     assert "reference" not in await page.evaluate("location.search")
+    await page.click(f"#{name}-stop")
 
 
-async def test_another_chain_is_shown_whole(visit):
+async def test_another_chain_is_shown_whole(opened):
     trace = toy_trace(24, chains=3)
     steps = {k: [s for s in parse_trace(trace).steps if s.chain == k] for k in range(3)}
-    page = await visit(standalone(trace, options="autoplay: false"))
+    page = await opened(trace)
     await page.evaluate("api.seek(24)")
     paths = []
     for k in range(3):
@@ -124,10 +123,8 @@ async def test_another_chain_is_shown_whole(visit):
     assert all(len({one[k] for one in paths}) == 3 for k in range(len(paths[0])))
 
 
-async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(
-    visit, toy_app, tmp_path
-):
-    page = await visit(f"{toy_app}?seed=99&steps=12")
+async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(watch, tmp_path):
+    page = watch
     await open_file(page, tmp_path, toy_trace(6, seed=3, beta=0.5))
     await page.evaluate(f"{API}.seek(4)")
     await shows(page, "location.search.includes('seed=3') && location.search.includes('step=4')")
@@ -172,14 +169,16 @@ UNCUT = """() => {
 async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_is_whole(
     visit, toy_app
 ):
-    page = await visit(f"{toy_app}?seed=5&steps=8&step=3&lab-beta=0.5")
+    rm = "0.7*embedded + 0.3*embedded-weak"
+    page = await visit(f"{toy_app}?seed=5&steps=8&step=3&lab-beta=0.5&{urlencode({'rm': rm})}")
+    await shows(page, "document.querySelector('#watch-second input').value.includes('weak')")
     await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     assert await copied(page) == {"tab": "compare"}
     await page.click("#tab-lab-button")
     await shows(page, "location.search === '?tab=lab&lab-opened=Convergence&lab-beta=0.5'")
     await page.click("#tab-watch-button")
-    assert await copied(page) == {"seed": "5", "steps": "8", "step": "3"}
+    assert await copied(page) == {"seed": "5", "steps": "8", "step": "3", "rm": rm}
     await page.keyboard.press("Escape")
     await page.locator("#tab-watch-button").focus()
     for key in ("ArrowRight", "ArrowRight"):
@@ -204,8 +203,8 @@ async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_play
     await page.wait_for_selector("#tab-learn-button[aria-selected=true]")
 
 
-async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
-    page = await visit(standalone(toy_trace(), options="autoplay: false"))
+async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(opened):
+    page = await opened(toy_trace())
     await page.evaluate("api.seek(32)")
     bead = page.locator(".qp-bead").nth(-2)
     at = await bead.get_attribute("data-key")
@@ -262,10 +261,8 @@ async def test_stop_and_a_file_in_mid_run_say_what_happened_until_it_is_past(
     await page.wait_for_selector(".qp-note", state="hidden")
 
 
-async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_steps_are_kept(
-    visit, toy_app
-):
-    page = await visit(toy_app)
+async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_steps_are_kept(watch):
+    page = watch
     await page.click("#watch-new")
     await shows(page, f"{API}.position.source === 'next'")
     await reads(page, "#watch .q-status", "Next run: ")
@@ -283,11 +280,9 @@ async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_ste
     "pressed",
     ["before the first step", "after Stop", pytest.param("in mid-run", marks=pytest.mark.alike)],
 )
-async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draws(
-    visit, toy_app, pressed
-):
-    page = await visit(f"{toy_app}?steps=1024&seed=4")
-    await reads(page, ".qp-note", "settings are in place")
+async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draws(watch, pressed):
+    page = watch
+    await page.evaluate(SET, {"steps": 1024, "seed": 4})
     await page.click("#watch-run")
     if pressed != "before the first step":
         await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
@@ -344,18 +339,18 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player
 
 
 async def test_the_second_reward_list_leaves_out_the_first_and_escape_closes_innermost_first(
-    visit, toy_app
+    watch,
 ):
-    page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak")
+    page = watch
     await page.click("#watch-settings")
     options = page.locator("[role=listbox] [role=option]")
     chosen = "document.querySelector('#watch-second input').value"
-    await shows(page, f"{chosen} !== 'None'")
-    weak = await page.input_value("#watch-second input")
     first = await page.input_value("#watch-rm input")
     await page.click("#watch-second input")
     assert first not in [text.strip() for text in await options.all_inner_texts()]
-    await page.keyboard.press("Escape")
+    await options.filter(has_text="0.9M weak reward model").click()
+    await shows(page, f"{chosen} !== 'None'")
+    weak = await page.input_value("#watch-second input")
     await options.first.wait_for(state="detached")
     await page.click("#watch-rm input")
     await options.filter(has_text=weak).click()
@@ -384,9 +379,9 @@ async def test_the_second_reward_list_leaves_out_the_first_and_escape_closes_inn
     await page.wait_for_selector(".qp-view", state="hidden")
 
 
-async def test_the_label_of_u_stands_under_its_needle(visit):
+async def test_the_label_of_u_stands_under_its_needle(opened):
     trace = toy_trace(64)
-    page = await visit(standalone(trace, options="autoplay: false"))
+    page = await opened(trace)
     steps = sorted(parse_trace(trace).steps[1:], key=lambda step: step.log_u)
     for step in (steps[0], steps[len(steps) // 2], steps[-1]):
         await page.evaluate("t => api.seek(t)", step.t)
@@ -410,7 +405,7 @@ async def test_the_label_of_u_stands_under_its_needle(visit):
                 assert apart
 
 
-async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
+async def test_a_late_leading_answer_has_a_colour_of_its_own(opened):
     lines = [json.loads(line) for line in toy_trace(20).splitlines()]
     steps = [line for line in lines if line["type"] == "step"]
     for line in steps:
@@ -418,7 +413,7 @@ async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
         line |= {"answer": str(100 + min(line["t"], 8)), "log_alpha": 0.0, "accepted": True}
         line["log_u"] = None if line["t"] == 0 else -1.0
     text = "".join(json.dumps(line) + "\n" for line in [lines[0], *steps, lines[-1]])
-    page = await visit(standalone(text, options="autoplay: false"))
+    page = await opened(text)
     await page.evaluate("api.seek(20)")
     await reads(page, ".qp-answers", "108")
     colours = await page.eval_on_selector_all(
