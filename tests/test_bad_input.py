@@ -296,7 +296,8 @@ def test_nonsense_is_refused_before_a_model_is_loaded(arguments, capsys, monkeyp
 NAME = "x" * 256
 LOOP, RECORDED = "loop", str(ASSETS.joinpath("runs", "compare.jsonl"))  # any trace will do
 PATHS = [
-    *(("report", NAME), ("report", LOOP), ("export", NAME, "--html", "a.html")),
+    *(("report", NAME), ("report", LOOP), ("report", "--outcomes", "a.txt")),
+    ("export", NAME, "--html", "a.html"),
     *(("export", RECORDED, "--html", place) for place in (NAME, "/", LOOP, ".", f"a/{NAME}/b")),
     *(("run", "--task", NAME, "--out", "out"), ("run", "--prompts", NAME, "--out", "out")),
     *(("evaluate", "--task", NAME, "--out", "out"), ("tune", "--task", NAME)),

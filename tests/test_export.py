@@ -145,6 +145,7 @@ def test_the_command_writes_the_page_and_says_what_is_wrong_in_one_sentence(tmp_
         assert main(["export", str(trace), "--html", str(target)]) == 2
         error = capsys.readouterr().err
         assert error.startswith("qalign: ")
+        assert (target if trace == RECORDED else trace).name in error
         assert error.count("\n") == 1
 
 

@@ -148,6 +148,7 @@ async def test_two_preferences_steer_at_once(tmp_path):
     ("code", "name", "sentence"),
     [
         ("def f(a, b): return 1", "g", "has no function or class g"),
+        ("async def f(a, b): return 1", "f", "is an async function; write it with a plain def"),
         ("1 +", "f", "cannot be run (SyntaxError"),
         ("import no_such_module", "f", "cannot be run (ModuleNotFoundError"),
     ],

@@ -29,7 +29,8 @@ def load_name(place: str) -> Callable[..., Any]:
     """A function, class or move of a user's own file, "FILE.py:NAME"; the file is run.
 
     Raises:
-        ModelLoadError: there is no such file or name, or running the file failed.
+        ModelLoadError: there is no such file or name, it is an async function, or running the file
+            failed.
     """
     path, _, name = place.rpartition(":")
     expected = f"); a Python file that defines {name} was expected"
@@ -37,6 +38,8 @@ def load_name(place: str) -> Callable[..., Any]:
         value = runpy.run_path(path).get(name)
     if not callable(value) and not hasattr(value, "propose"):
         raise ModelLoadError(f"{path} has no function or class {name}; name one as FILE.py:NAME")
+    if iscoroutinefunction(value):
+        raise ModelLoadError(f"{name} in {path} is an async function; write it with a plain def")
     function: Callable[..., Any] = value
     return function
 

@@ -26,12 +26,15 @@ def csv_of(frame: "pd.DataFrame") -> str:
 
 
 def write_table(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a frame as Parquet if the file is called so, else as CSV.
+    """Write a frame as CSV or Parquet, as the file is called.
 
     Raises:
-        InvalidSetting: it cannot be written, or Parquet needs a package that is not installed.
+        InvalidSetting: the name ends otherwise, the file cannot be written, or Parquet needs a
+            package that is not installed.
     """
-    if path.suffix != ".parquet":
+    if path.suffix not in {".csv", ".parquet"}:
+        raise InvalidSetting(f"{path} ends in neither .csv nor .parquet; name one of these")
+    if path.suffix == ".csv":
         write_whole(path, csv_of(frame).encode(errors="replace"))
         return
     try:
