@@ -22,7 +22,7 @@ from components.session.runs import Runs
 from qalign_core.record.format import parse_trace
 from qalign_core.record.store import read_trace
 from qalign_core.run import Limits, Run
-from qalign_study.commands import main
+from qalign_study.commands import main, shared
 
 
 def call(*arguments: str) -> tuple[int | str | None, str]:
@@ -40,6 +40,8 @@ def command_line(folder: Path, name: str, value: str) -> dict[str, object]:
     prompts = folder / "prompts.jsonl"
     prompts.write_text(json.dumps({"prompt": PROMPT}) + "\n")
     out = folder / "out"
+    shared.load_language_model = lambda *_, **__: ToyLM()
+    shared.load_reward_model = lambda *_, **__: ToyRM()
     small = ["--steps", "1", "--max-new-tokens", "4", option, value, "--quiet"]
     ended, _ = call("run", "--prompts", str(prompts), "--out", str(out), *small)
     assert ended == 0
