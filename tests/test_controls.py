@@ -50,6 +50,8 @@ async def test_what_opens_above_the_transport_is_in_the_window(visit, opener):
     assert bottom <= 600
 
 
+STILL = "Promise.all(document.getAnimations().map((each) => each.finished.catch(() => 0)))"
+"""Wait for the end of what moves: buttons change their size in 0.2 s."""
 TITLES = """(page) => [...document.querySelectorAll(`#${page} .q-pick .wrap-inner`)].map((menu) => {
     const style = getComputedStyle(menu, "::after");
     return [menu.querySelector("input").value, style.content.split('" / ')[0].slice(1),
@@ -82,6 +84,7 @@ async def test_the_buttons_above_the_stage_are_one_row_on_a_phone(watch):
     tops = "[...document.querySelectorAll('#watch-bar > button')].filter((x) => x.offsetHeight)"
     for width in (390, 320):
         await watch.set_viewport_size({"width": width, "height": 740})
+        await watch.evaluate(STILL)
         assert len(set(await watch.evaluate(f"{tops}.map((x) => x.offsetTop)"))) == 1
 
 
@@ -90,9 +93,6 @@ LOOK = """(button) => {
     return [style.backgroundColor, style.color, style.borderColor, style.borderRadius,
       style.fontWeight, style.fontSize, style.minHeight];
 }"""
-
-
-STILL = "Promise.all(document.getAnimations().map((each) => each.finished.catch(() => 0)))"
 
 
 async def test_the_main_buttons_of_all_pages_look_alike_and_so_do_the_others(watch, visit, toy_app):
@@ -131,6 +131,7 @@ async def test_the_buttons_that_save_a_figure_look_alike_on_all_pages(watch):
     lines = "[...document.querySelectorAll('.q-save')]"
     for width in (1280, 390):
         await page.set_viewport_size({"width": width, "height": 900})
+        await page.evaluate(STILL)
         looks = await page.evaluate(f"""{lines}.map((line) => [line.textContent,
             ...[...line.querySelectorAll("button")].flatMap({LOOK}),
             getComputedStyle(line).fontSize, getComputedStyle(line).justifyContent].join("|"))""")
