@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.trace import SetHeader
 from qalign_core.run import Run
+from qalign_core.types import Array
 from qalign_study.commands import main
 from qalign_study.lessons.files import load_lessons
 from qalign_study.measure.cross_validated_beta import (
@@ -608,14 +610,11 @@ def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
         over = f"{_signed(value)} ({low:.1f} to {high:.1f}), {verdict}"
         return f"| {label} | {_cell(share)} | {over} | {counts}|"
 
-    right = np.array([bool(r.is_right(r.pool_answer[r.pool_reward.argmax()])) for r in records])
-    for label, state in {
-        "best state (the primary outcome)": lambda r: r.state_of[
-            r.chain_reward[r.state_of].argmax()
-        ],
-        "last state": lambda r: r.state_of[-1],
+    right = _best_of_samples(records)
+    for label, x in {
+        "best state (the primary outcome)": _best_of_states(records),
+        "last state": np.array([bool(r.is_right(r.chain_answer[r.state_of[-1]])) for r in records]),
     }.items():
-        x = np.array([bool(r.is_right(r.chain_answer[state(r)])) for r in records])
         gap = paired_difference("a", "b", 1.0 * x, 1.0 * right, n=n, spent=0)
         counts = f"{(x & ~right).sum()}, {(right & ~x).sum()} "
         assert row(move + label, _as_share(share_of(1.0 * x)), gap, counts) in text
@@ -623,6 +622,39 @@ def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
     assert row(move + vote, _as_share(qalign), difference(qalign, best_of_n)) in text
     for method, k, label in (("one", 1, "one sample"), ("bon", n, "best-of-n, any of n")):
         assert row(label, _as_share(points[method, k])) in text
+
+
+def _best_of_samples(records: Sequence[Record]) -> Array:
+    best = (r.pool_answer[r.pool_reward.argmax()] for r in records)
+    return np.array([bool(r.is_right(a)) for r, a in zip(records, best, strict=True)])
+
+
+def _best_of_states(records: Sequence[Record]) -> Array:
+    best = (r.chain_answer[r.state_of[r.chain_reward[r.state_of].argmax()]] for r in records)
+    return np.array([bool(r.is_right(a)) for r, a in zip(records, best, strict=True)])
+
+
+def test_moves_on_forms_do_not_differ_significantly_and_the_last_problems_agree() -> None:
+    suffix = {r.id: r for r in unpack(RESULTS / "pretrained" / "forms.zip").records}
+    text = texts_of("docs/results.md")["docs/results.md"]
+    for name in ("smollm2-entropy", "smollm2-block"):
+        records = unpack(RESULTS / "forms" / f"{name}.zip").records
+        best = _best_of_states(records)
+        rival = _best_of_states([suffix[r.id] for r in records])
+        gap = paired_difference("a", "b", 1.0 * best, 1.0 * rival, n=64, spent=0)
+        value, low, high = _percent(gap)
+        assert low < 0 < high
+        n_problems = rf"{(best != rival).sum()} problems, (exact )?p = {gap.p:.3g}\)"
+        assert re.search(rf"{value:.1f}( points)? \({low:.1f} to {high:.1f}; .*{n_problems}", text)
+        samples = _best_of_samples(records)
+        of_last = [1.0 * each[50:] for each in (best, samples)]
+        value, low, high = _percent(paired_difference("a", "b", *of_last, n=64, spent=0))
+        gained = (best & ~samples)[50:].sum()
+        assert not (samples & ~best)[50:].any()
+        assert f"{value:+.1f} ({low:.1f} to {high:.1f}; {gained} " in text
+        assert np.array_equal(
+            [r.pool_reward for r in records], [suffix[r.id].pool_reward for r in records]
+        )
 
 
 def test_what_readme_says_of_forms_is_in_the_results_and_the_vote_gains_with_compute() -> None:
