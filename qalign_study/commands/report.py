@@ -22,7 +22,7 @@ from qalign_study.measure.intervals import Difference
 from qalign_study.measure.paired_runs import Pair, paired_runs
 from qalign_study.measure.report import Group, Report
 from qalign_study.measure.results import load_results
-from qalign_study.sheet.files import to_csv, to_latex, write_table
+from qalign_study.sheet.files import check_table, to_csv, to_latex, write_table
 from qalign_study.sheet.page import to_html
 from qalign_study.sheet.text import format_columns
 from qalign_study.sheet.words import curve_name, in_a_sentence, target_of
@@ -68,6 +68,8 @@ async def command(options: argparse.Namespace) -> None:
     """Print the tables and write the files that are asked for."""
     if options.tuning is not None:
         check_real("--tuning", options.tuning, 0, above=True)
+    if options.outcomes is not None:
+        check_table(options.outcomes)
     if options.paired is not None:
         for name in ("csv", "latex", "html", "outcomes", "tuning"):
             if getattr(options, name) is not None:

@@ -25,16 +25,23 @@ def csv_of(frame: "pd.DataFrame") -> str:
     return str(guarded.to_csv(index=False, lineterminator="\r\n"))
 
 
-def write_table(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a frame as CSV or Parquet, as the file is called.
+def check_table(path: Path) -> None:
+    """Check that a table can be written to a file of this name.
 
     Raises:
-        InvalidSetting: the name ends otherwise, the file cannot be written, or Parquet needs a
-            package that is not installed.
+        InvalidSetting: it ends in neither .csv nor .parquet.
     """
     if path.suffix not in {".csv", ".parquet"}:
         raise InvalidSetting(f"{path} ends in neither .csv nor .parquet; name one of these")
-    if path.suffix == ".csv":
+
+
+def write_table(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a frame as Parquet if the file is called so, else as CSV.
+
+    Raises:
+        InvalidSetting: it cannot be written, or Parquet needs a package that is not installed.
+    """
+    if path.suffix != ".parquet":
         write_whole(path, csv_of(frame).encode(errors="replace"))
         return
     try:
