@@ -314,7 +314,7 @@ async def readme(browser: Any, address: str, only: str) -> None:
         ("room-light", "room", 1280, 800, False),
         ("presenter-dark", "presenter", 1280, 720, True),
         ("save-light", "watch-save", 1280, 800, False),
-        ("results-inventory", "results-inventory", 1280, 840, False),
+        ("results-inventory", "results-inventory", 1280, 816, False),
         ("lab-light", "lab-convergence", 1280, 800, False),
         ("lab-worth-light", "lab-worth", 1280, 800, False),
     ):

@@ -177,8 +177,7 @@ def _build_sets(
         "Every method ran on whole problem sets"
         + ("" if opened else " that no model was trained on")
         + ", at the same [compute](compute). Lower is better; shaded bands are 95% intervals over "
-        "problems. No rule that chooses among n samples can be below the dotted line “any of n”; a "
-        "chain writes new answers, and can.",
+        "problems. Rules that choose among n samples cannot be below “any of n”; a chain can.",
     )
     gr.HTML(first_question, **PLAIN)
     with gr.Row():
