@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from browser import ROOT
+from browser import API, ROOT
 from cases import cases_of
 from recorded import check_same_run
 
@@ -26,7 +26,6 @@ from qalign_study.export.scripts import as_data
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.sets.problem_sets import load_problems
 
-API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()
 EMBEDDED = [
     name for name, entry in ENTRIES.items() if load_trace(entry.path).header.run.lm == "embedded"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, ROOT, serve
+from browser import API, PATIENCE, ROOT, serve
 from cases import RICHEST, cases_of
 from test_save import saved
 
@@ -32,7 +32,6 @@ from qalign_study.lessons.messages import check_prediction
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 STATUS = "document.querySelector('#watch .q-status')"
 RECORDED = load_trace(ROOT / "assets/runs/watch.jsonl")
 FEW = RECORDED.header.run.with_changes(steps=12, pool=2)

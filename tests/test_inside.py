@@ -8,7 +8,7 @@ import math
 import re
 
 import pytest
-from browser import ROOT, serve
+from browser import API, ROOT, serve
 from toys import ToyLM, ToyRM
 
 from components.session.runs import Runs
@@ -278,7 +278,6 @@ def embedded_app():
         yield address
 
 
-API = "document.querySelector('#watch-player .qp').qalign"
 WITH_MARKUP = "<img src=x onerror=window.hit=1>{{7*7}}"
 
 

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from browser import find_violations, hear
+from browser import API, find_violations, hear
 from cases import RICHEST, cases_of
 
 from components.results.sheet import show
@@ -19,7 +19,6 @@ from qalign_study.sheet.evaluated import FOLDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 LESSONS = load_lessons()
 FIRST = next(iter(LESSONS.values()))
 APART = """() => {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from browser import LEAVING
+from browser import API, LEAVING
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 DRAWS = f"{API}.position.source === 'live' && {API}.position.last > 1"
 
 

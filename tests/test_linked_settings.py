@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from browser import API
 from cases import cases_of
 
 from qalign_core.record.format import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 JOIN = "**/gradio_api/queue/join*"
 PARTS = {
     "watch": ("?steps=12&pool=2&seed=7", "#watch-bar, #watch-pick, #watch-drawer"),

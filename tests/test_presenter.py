@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from browser import find_violations
+from browser import API, find_violations
 from test_learn_page import begin
 from traces import toy_trace
 
@@ -15,7 +15,6 @@ from qalign_study.lessons.messages import check_prediction, fill_facts
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API = "document.querySelector('#watch-player .qp').qalign"
 LESSONS = load_lessons()
 LESSON = LESSONS["one-step"]
 BETA = "?lesson=beta&stop=4&present=1"

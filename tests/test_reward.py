@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from browser import API
 from toys import ToyRM
 
 from components.common.reward import mixed, model_list, reward_values, unmixed
@@ -16,7 +17,6 @@ from qalign_core.types import Response
 
 OFFER = Offer(names=())
 SUM = "0.7*embedded + 0.3*embedded-weak"
-API = "document.querySelector('#watch-player .qp').qalign"
 
 
 def test_two_rewards_and_a_share_are_one_sum_and_back():

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import pytest_asyncio
-from browser import ROOT
+from browser import API, ROOT
 from PIL import Image, ImageSequence
 from test_export import PLAYING
 from traces import HOSTILE, block_trace, hostile_trace, toy_trace
@@ -17,7 +17,6 @@ from traces import HOSTILE, block_trace, hostile_trace, toy_trace
 from qalign_core.record.format import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-API = "document.querySelector('#watch-player .qp').qalign"
 TAGS = {
     *("svg", "title", "desc", "g", "rect", "text", "tspan", "path", "circle", "line"),
     "clipPath",

@@ -32,10 +32,17 @@ def load_trace(path: str | Path) -> Trace:
         InvalidTrace: it is not a trace of this version; the message names the file and the line.
     """
     text = trace_text(Path(path))
-    try:
+    with naming(Path(path)):
         return parse_trace(text)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in what is wrong with its trace."""
+    try:
+        yield
     except InvalidTrace as error:
-        raise InvalidTrace(f"{Path(path).name}: {error}") from error
+        raise InvalidTrace(f"{path.name}: {error}") from error
 
 
 def trace_text(path: Path) -> str:

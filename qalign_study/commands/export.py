@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.store import load_trace, trace_text, write_whole
+from qalign_core.record.store import naming, trace_text, write_whole
 from qalign_study.commands import shared
 from qalign_study.export.player import page
 from qalign_study.lessons.files import read_lesson
@@ -67,10 +67,9 @@ async def command(options: argparse.Namespace) -> None:
     elif options.play:
         raise InvalidSetting(f"{path} is not a folder; --play is for a folder of results")
     else:
-        load_trace(path)  # what is wrong with it names the file
-        html = page(
-            trace_text(path), title=options.title, caption=options.caption, live=options.live
-        )
+        text = trace_text(path)
+        with naming(path):
+            html = page(text, title=options.title, caption=options.caption, live=options.live)
     content = html.encode()
     write_whole(options.html, content)
     print(f"{options.html}: {len(content):,} bytes")
