@@ -402,6 +402,22 @@ def test_a_set_without_a_preset_keeps_the_usual_settings(files, toys, tmp_path):
     assert toys[0] == ("embedded", {})
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run --problem 0 --steps 2",
+        "compare --problem 0 --steps 2 --pool 2",
+        "train-rm --problems 1 --samples 2 --steps 1 --only-draw",
+        "tune --last 2 --steps 16",
+        "bench-moves suffix --problems 1 --steps 2",
+    ],
+)
+def test_every_command_reads_rows_of_the_papers_sets(command, files, toys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [*command.split(), "--task", "gsm8k", "--data", str(files["gsm8k"])]
+    assert main([*words, "--out", "out"] if "train-rm" in command else words) == 0
+
+
 def test_a_reward_model_that_was_not_published_has_to_be_named(files, toys, tmp_path, capsys):
     command = ["evaluate", "--task", "gsm8k:task", "--preset", "paper"]
     command += ["--data", str(files["gsm8k"]), "--out", str(tmp_path / "out"), "--budget", "2"]

@@ -202,6 +202,7 @@ def run_of(options: argparse.Namespace) -> Run:
 def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
     """The problems of `--task`, or its first `n`."""
     task = paper_task(options)
+    extractor = getattr(options, "extractor", None)  # not every command has this option
     if task is None:
         if options.data is not None:
             known = ", ".join(task_names())
@@ -209,7 +210,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
                 f"--data has rows of the paper's sets, {known}; got {options.task!r}"
             )
         problems = load_problems(options.task, code=True)[:n]
-        return Loaded(with_grader(getattr(options, "extractor", None), problems))
+        return Loaded(with_grader(extractor, problems))
     seed = settings_of(options).seed
     loaded = read_task(task, options.data, n=n, seed=seed)
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
@@ -218,7 +219,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
         f"license {task.table['licence']}",
         file=sys.stderr,
     )
-    return replace(loaded, problems=with_grader(options.extractor, loaded.problems))
+    return replace(loaded, problems=with_grader(extractor, loaded.problems))
 
 
 def with_grader(extractor: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
