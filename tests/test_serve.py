@@ -660,6 +660,16 @@ def test_a_full_server_asks_to_come_again():
         assert ask(client, n=1)  # the control
 
 
+async def test_requests_that_come_together_are_no_more_than_the_server_draws():
+    served = served_by(ToyLM(), ToyRM(), limits=Limits(runs=2))
+    transport = httpx.ASGITransport(served.app(OriginPolicy()))
+    body = {"model": "toy/qalign", "messages": [QUESTION], **FEW}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        posts = [client.post("/v1/chat/completions", json=body) for _ in range(5)]
+        statuses = [answer.status_code for answer in await asyncio.gather(*posts)]
+    assert sorted(statuses) == [200, 200, 429, 429, 429]
+
+
 def test_traces_are_kept_up_to_a_number_and_a_size(monkeypatch):
     served = served_by(ToyLM(), ToyRM())
     wanted = parse_request({**GOOD, "seed": 1}, ("embedded",), {}, Limits())

@@ -149,8 +149,6 @@ class ChatAPI:
         except ValueError as error:
             raise HTTPRefusal(400, f"the request is not JSON ({error}); send an object") from error
         answer = _Answer(parse_request(body, self.lms, self.defaults, self.limits))
-        if self._open + answer.chat.n > self.limits.runs:
-            raise Busy(f"{self._open} answers are being drawn; please try again in a minute")
         answers = self._draw_choices(answer)
         if answer.chat.stream:
             await _stop_if_left(request, anext(answers))  # what cannot be drawn is refused here
@@ -160,6 +158,8 @@ class ChatAPI:
 
     async def _draw_choices(self, answer: "_Answer") -> AsyncIterator[tuple[Choice, str]]:
         """Draw all choices side by side; what was drawn is kept, however it ends."""
+        if self._open + answer.chat.n > self.limits.runs:  # counted at once: nothing runs between
+            raise Busy(f"{self._open} answers are being drawn; please try again in a minute")
         self._open += answer.chat.n
         streams = merge(*(choice.follow(self.draw) for choice in answer.choices))
         try:
