@@ -311,10 +311,29 @@ def test_ctrl_c_while_modules_are_imported_is_one_sentence_too(capsys, monkeypat
     assert scripts == {"qalign": "qalign_study.__main__:main"}
 
 
-@pytest.mark.parametrize("port", [-1, 2**16])
-def test_a_port_that_cannot_be_is_one_sentence(port, capsys):
-    assert main(["serve", "--port", str(port)]) == 2
-    assert f"port {port} cannot be used (ports are 0 to 65535); give" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--port", "-1"], "127.0.0.1:-1 cannot be used (ports are 0 to 65535); give another"),
+        (
+            ["--port", "65536"],
+            "127.0.0.1:65536 cannot be used (ports are 0 to 65535); give another",
+        ),
+        (["--host", "203.0.113.1", "--key", "k"], "203.0.113.1:8000 cannot be used (Cannot assign"),
+    ],
+)
+def test_an_address_that_cannot_be_is_one_sentence(options, sentence, capsys):
+    assert main(["serve", *options]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert err.endswith("; give another --host or --port\n")
+
+
+def test_serve_states_no_default_for_the_seed_that_it_draws_per_request(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    seed = capsys.readouterr().out.partition("--seed INT")[2].partition("--temperature")[0]
+    assert "default" not in seed
 
 
 def test_a_share_of_no_proposals_is_left_out(capsys):

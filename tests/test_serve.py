@@ -413,6 +413,7 @@ def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models
         with pytest.raises(openai.BadRequestError, match="has the reward embedded, got") as refused:
             ask(client, "embedded/qalign", extra_body={"qalign": {"rm": "x" * 3000}})
         assert len(refused.value.body["message"]) < 100
+        assert refused.value.body["param"] == "qalign.rm"
         with pytest.raises(openai.BadRequestError, match="has no setting 'lm'"):
             ask(client, "embedded/qalign", extra_body={"qalign": {"lm": "SmolLM2-135M"}})
         with pytest.raises(openai.NotFoundError, match="no model 'SmolLM2-135M/qalign'"):
@@ -457,7 +458,7 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"max_tokens": 10**6}, 400, "max_tokens", "max_tokens must be between 1 and 512 on this"),
     ({"max_tokens": 8, "max_completion_tokens": 9}, 400, "max_tokens", "give one of them"),
     ({"n": 9}, 400, "n", "n must be 1 to 8, got 9"),
-    ({"stop": ["a", ""]}, 400, "stop", "up to 4 texts"),
+    ({"stop": ["a", ""]}, 400, "stop", "up to 4 texts, none of them empty"),
     ({"stream": "yes"}, 400, "stream", "true or false"),
     ({"stream_options": {"include_usage": True}}, 400, "stream_options", "needs stream = true"),
     ({"logprobs": True}, 400, "logprobs", "logprobs is not supported; leave it out"),
@@ -467,6 +468,9 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"steps": 5}, 400, "steps", "settings of a run go into the object 'qalign'"),
     ({"qalign": 5}, 400, "qalign", "must be an object"),
     ({"qalign": {"stepz": 5}}, 400, "qalign.stepz", "has no setting 'stepz'"),
+    ({"qalign": {"seed": 5}}, 400, "qalign.seed", "send seed as a field of the request"),
+    ({"qalign": {"max_new_tokens": 5}}, 400, "qalign.max_new_tokens", "send max_tokens as a field"),
+    ({"qalign": {"lm": "embedded"}}, 400, "qalign.lm", "send model as a field of the request"),
     ({"qalign": {"steps": 10**6}}, 400, "qalign.steps", "qalign.steps must be between 0 and 1024"),
     ({"qalign": {"steps": 4, "burn_in": 5}}, 400, "qalign.burn_in", "0 to 4 steps, got 5"),
     ({"qalign": {"beta": 0}}, 400, "qalign.beta", "qalign.beta must be between"),
@@ -511,6 +515,8 @@ JSON = {"Content-Type": "application/json"}
     [
         ("GET", "/v1/chat/completions", {}, 404, "there is no GET /v1/chat/completions"),
         ("POST", "/v1/completions", {"json": {}}, 404, "POST /v1/chat/completions"),
+        ("POST", "/chat/completions", {"json": {}}, 404, "there is no POST /chat/completions"),
+        ("GET", "/", {}, 404, "there are GET /v1/models"),
         ("GET", "/v1/traces/chatcmpl-1", {}, 404, "no such trace"),
         ("POST", "/v1/chat/completions", {"content": b"{}"}, 415, "must be application/json"),
         ("POST", "/v1/chat/completions", {"content": b"{", "headers": JSON}, 400, "is not JSON"),

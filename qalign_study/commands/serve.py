@@ -34,7 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", help="API key that requests must send; default: QALIGN_API_KEY, or none"
     )
-    shared.run_options(parser, leave_out=("prompt", "reference", "matched"))
+    shared.run_options(parser, leave_out=("prompt", "reference", "matched"), seed=None)
     shared.model_options(parser)
 
 
@@ -46,7 +46,7 @@ async def command(options: argparse.Namespace) -> None:
         from qalign_study.serve.limits import read_limits
         from qalign_study.serve.log import limit_log
         from qalign_study.serve.origins import LOCAL, OriginPolicy
-        from qalign_study.serve.refusal import public_errors
+        from qalign_study.serve.refusal import HTTPRefusal, public_errors
         from qalign_study.serve.routes import ChatAPI
     except ImportError as error:
         raise InvalidSetting(
@@ -67,14 +67,18 @@ async def command(options: argparse.Namespace) -> None:
 
     async def draw(run: Run) -> AsyncIterator[str]:
         if run.rm != names.rm:
-            raise InvalidSetting(f"this server has the reward {names.rm}, got {short_repr(run.rm)}")
+            raise HTTPRefusal(
+                400, f"this server has the reward {names.rm}, got {short_repr(run.rm)}",
+                param="qalign.rm", code="invalid_value",
+            )  # fmt: skip
         with public_errors():
             async for item in record(lm.with_sampling(run.sampling), rm, run):
                 yield item.line
 
     api = ChatAPI((names.lm,), draw, defaults, limits, key)
     origins = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
-    with on_disk(f"port {options.port}", "used", "give another --port", InvalidSetting):
+    address = f"{options.host}:{options.port}"
+    with on_disk(address, "used", "give another --host or --port", InvalidSetting):
         if not 0 <= options.port < 2**16:
             raise OSError(errno.EINVAL, "ports are 0 to 65535")
         listening = socket.create_server((options.host, options.port))

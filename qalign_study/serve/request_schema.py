@@ -31,6 +31,11 @@ OWN = "qalign"
 _SETTINGS = [
     name for name in Run.kinds() if name not in ("prompt", "lm", "matched", *_FIELDS.values())
 ]
+_PLACES = {
+    **{setting: field for field, setting in reversed(_FIELDS.items())},
+    **{"lm": "model", "prompt": "messages", "max_tokens": "max_tokens", "n": "n", "stop": "stop"},
+}
+"""Settings that are fields of the request itself, each with its field."""
 _IGNORED = (
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
     *("prompt_cache_retention", "parallel_tool_calls", "do_sample"),
@@ -158,10 +163,12 @@ def _run(
         raise _bad(OWN, f"{OWN} must be an object of settings, got {short_repr(own)}")
     for name in own:
         if name not in _SETTINGS:
-            known = ", ".join(_SETTINGS)
+            known = f"it has {', '.join(_SETTINGS)}"
+            if name in _PLACES:
+                known = f"send {_PLACES[name]} as a field of the request, outside {OWN}"
             raise _bad(
                 f"{OWN}.{name}",
-                f"{OWN} has no setting {short_repr(name)}; it has {known}",
+                f"{OWN} has no setting {short_repr(name)}; {known}",
                 "unknown_parameter",
             )
     if request.get("temperature") == 0:
@@ -245,7 +252,8 @@ def _stops(request: Mapping[str, Any]) -> tuple[str, ...]:
         and len(stops) <= MOST_STOPS
         and all(is_text(s) and s for s in stops)
     ):
-        raise _bad("stop", f"stop must be up to {MOST_STOPS} texts, got {short_repr(stop)}")
+        words = f"up to {MOST_STOPS} texts, none of them empty"
+        raise _bad("stop", f"stop must be {words}, got {short_repr(stop)}")
     return tuple(stops)
 
 

@@ -40,6 +40,7 @@ from qalign_study.serve.request_schema import ChatRequest, find_model, methods, 
 MOST_TRACES = 256
 MOST_BYTES = 64 * 2**20
 """Traces that are kept to be opened, and characters of all of them."""
+EVERY = ("GET", "POST", "PUT", "PATCH", "DELETE")
 QUIET = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 log = logging.getLogger("qalign.serve")
 T = TypeVar("T")
@@ -78,20 +79,20 @@ class ChatAPI:
 
     def routes(self) -> list[Route]:
         """The addresses, each of them below /v1."""
-        every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
         return [
             Route("/v1/models", self._require_key(self._list)),
             Route("/v1/models/{name:path}", self._require_key(self._show)),
             Route("/v1/chat/completions", self._require_key(self._complete), methods=["POST"]),
             Route("/v1/traces/{name}", self._trace),
-            Route("/v1/{path:path}", self._require_key(_unknown), methods=every),
+            Route("/v1/{path:path}", self._require_key(_unknown), methods=EVERY),
         ]
 
     def app(self, origins: OriginPolicy) -> Starlette:
         """A server of these addresses alone, guarded."""
         guard = Middleware(Guard, origins=origins)
         handlers = {HTTPRefusal: respond_refused}
-        return Starlette(routes=self.routes(), middleware=[guard], exception_handlers=handlers)
+        routes = [*self.routes(), Route("/{path:path}", _unknown, methods=EVERY)]
+        return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
     def _require_key(
         self, endpoint: Callable[[Request], Awaitable[Response]]
@@ -312,9 +313,10 @@ async def _stop_if_left(request: Request, work: Awaitable[T]) -> T:
 
 
 async def _unknown(request: Request) -> Response:
-    raise HTTPRefusal(
+    refusal = HTTPRefusal(
         404,
         f"there is no {request.method} {request.url.path}; there are GET /v1/models, "
         "POST /v1/chat/completions and GET /v1/traces/ID",
         code="unknown_url",
     )
+    return JSONResponse(refusal.error, refusal.status)
