@@ -136,6 +136,12 @@ async def check_summary(page):
         assert await votes.evaluate("(one) => one.scrollHeight <= one.clientHeight")
 
 
+OWN_CLIPS = """[...document.querySelectorAll(".qp-seek")].map((svg) => {
+  const clip = svg.querySelector("[clip-path]").getAttribute("clip-path");
+  return svg.contains(document.getElementById(clip.slice(5, -1))) })"""
+"""Whether each chart over steps hides later steps by its own clip, not by another chart's."""
+
+
 async def test_the_cost_counts_a_rewrite_from_its_phase_and_the_chart_shows_samples_before_steps(
     watch,
 ):
@@ -157,6 +163,7 @@ async def test_the_cost_counts_a_rewrite_from_its_phase_and_the_chart_shows_samp
     assert samples["x"] + samples["width"] <= step["x"]
     key = await page.inner_text("[data-stage=trace] .qp-key")
     assert "model alone" in key
+    assert await page.evaluate(OWN_CLIPS) == [True, True]
 
 
 STOP = """(k) => {
@@ -203,6 +210,9 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_all_is_on_the_first_
             await page.click(".learn-back:text-is('Back')")
     await page.wait_for_function(STOP, arg=0)
     await check_summary(page)  # the tour takes room of the screen
+    await page.mouse.move(200, 20)  # over the tour
+    await page.mouse.wheel(0, 200)
+    await page.wait_for_function("scrollY > 0")
     seed = await page.evaluate(f"{API}.trace.header.seed")
     await page.locator(".learn-panel").get_by_text("Run it live").click()
     await page.wait_for_function(  # the run that the lesson showed, not one of a new seed

@@ -13,7 +13,6 @@ export const LEFT = 36;
 export const RIGHT = 10;
 export const TOP = 8;
 export const LOW = 18;
-let clips = 0; // clip paths are found by their ids
 
 /**
  * A figure with its title, the value at the position and a key.
@@ -67,7 +66,7 @@ export function resize(svg, width, height) {
  * @param {...Key} keys
  */
 export function overSteps(node, title, height, seek, ...keys) {
-  const id = `qp-clip-${++clips}`;
+  const id = `qp-clip-${Math.random()}`; // a page has this module in several scripts
   const svg = canvas(height);
   const clip = s("rect", { x: 0, y: -20, height: height + 40 });
   const head = rule("head", 0, 0, 0);
