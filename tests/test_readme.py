@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import runpy
@@ -28,8 +29,9 @@ from qalign_core import Target, load_trace, log_acceptance, registry
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.run import Limits
 from qalign_core.target import Scores
-from qalign_study.commands import main, read
+from qalign_study.commands import main, read, shared
 from qalign_study.measure.results import unpack
+from qalign_study.sets.instructions import Instructions
 from qalign_study.sets.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +104,51 @@ def test_every_command_and_every_python_block_runs(
         else:
             exec(compile(text, "block", "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out.strip(), text
+
+
+LONG = [
+    " ".join(line.split())
+    for language, block in BLOCKS
+    if language == "bash"
+    for line in block.replace("\\\n", " ").splitlines()
+    if re.match("qalign (evaluate|run|train-rm) ", line) and not re.search(r"--plan|\$", line)
+]
+"""Commands that take minutes or hours."""
+ROW = {
+    "question": "1 + 1?", "answer": "#### 2",  # GSM8K
+    "key": 1, "prompt": "Say 2.", "instruction_id_list": ["any"], "kwargs": [{}],  # IFEval
+}  # fmt: skip
+"""A row of both published sets that long commands read."""
+
+
+class AllRead(Exception):
+    """The settings and the problems of a command are read, and its models come next."""
+
+
+def test_every_long_command_is_read_up_to_its_models(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train", "test", "gsm8k_test", "input_data"):
+        (folder / f"{name}.jsonl").write_text(json.dumps(ROW) + "\n")
+    (folder / "forms.jsonl").write_text('{"prompt": "1 + 1?", "answer": "2"}\n')
+
+    def load(*_: object) -> None:
+        raise AllRead
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(shared, "models_of", load)
+    # extras, which tests/train and tests/ifeval try
+    monkeypatch.setattr("qalign_study.commands.train_rm.check_installed", lambda: None)
+    monkeypatch.setattr(Instructions, "verdicts", lambda *_: [True])
+    for line in LONG:
+        # generated sets take long to draw
+        command = re.sub(
+            r"(?<=--task )(inventory|long|shifted|train\.jsonl)\S*", "forms.jsonl", line
+        )
+        print(command)  # the last one is the one that fails
+        with pytest.raises(AllRead):
+            main(shlex.split(command)[1:])
+    assert len(LONG) > 20
 
 
 def test_the_problem_set_that_is_shown_is_one() -> None:
