@@ -133,8 +133,8 @@ def parse_moves(text: str) -> tuple[Part, ...]:
     total = math.fsum(part.weight for part in parts)
     if at != len(text) + 1 or not all(part.weight > 0 for part in parts):
         raise InvalidSetting(
-            f"move must be moves such as suffix, entropy or 0.5*suffix+0.5*block(:), each with a "
-            f"weight above 0, got {short_repr(text)}"
+            f"move must be written like suffix, entropy or 0.5*suffix+0.5*block(:), each weight "
+            f"above 0, got {short_repr(text)}"
         )
     if not any(part.is_own or kinds[part.name].reaches_all for part in parts):
         raise InvalidSetting(

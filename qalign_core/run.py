@@ -408,7 +408,7 @@ def _float(name: str, value: object) -> float:
 
 
 def _int(name: str, value: object) -> int:
-    if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
+    if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() and len(value) < 400:
         return int(value)
     if is_whole(value):
         return int(value)  # type: ignore[call-overload,no-any-return]
@@ -436,8 +436,9 @@ def _check(name: str, value: Any, setting: Mapping[str, Any], limits: Limits | N
                 f"{name} must be one of {', '.join(setting['choices'])}, got {short_repr(value)}"
             )
     elif value is not None and not low <= value <= high:
+        got = f"{value:g}" if isinstance(value, float) else short_repr(value)
         raise InvalidSetting(
-            f"{name} must be between {_bound(low)} and {_bound(high)}{where}, got {value:g}"
+            f"{name} must be between {_bound(low)} and {_bound(high)}{where}, got {got}"
         )
 
 

@@ -6,6 +6,7 @@ import codecs
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -270,9 +271,21 @@ def test_a_page_names_a_wrong_numbers_field_by_its_label(form, name, value):
         assert str(refused.value).startswith(f"{name} must be ")
 
 
+@pytest.mark.parametrize(
+    ("sent", "got"), [("9" * 23, "a whole number beyond 2^53"), (10**6, "1000000"), (1e30, "1e+30")]
+)
+def test_a_number_out_of_range_is_written_out_and_called_so(sent, got):
+    name = "beta" if isinstance(sent, float) else "pool"
+    with pytest.raises(InvalidSetting, match=rf"{name} must be between .*, got {re.escape(got)}$"):
+        Run.read({"prompt": PROMPT, name: sent}).check(Limits())
+
+
 def test_only_a_settings_name_becomes_its_label():
     unapplied = "Failed: gpt does not apply the setting top_k; leave it at 0, got 5."
     assert with_labels(unapplied) == unapplied.replace("top_k", "Top-k")
+    assert with_labels("the setting top_k") == "the setting Top-k"
+    long = "Failed: the prompt has 9 tokens; lower the setting max_new_tokens."
+    assert with_labels(long) == long.replace("max_new_tokens", "Length limit")
     for sentence in ("steps 4 to 9 are missing.", "Failed: the lm is busy.", "No such seed."):
         assert with_labels(sentence) == sentence.replace("steps", "Steps")
 

@@ -21,7 +21,7 @@ from house import changed_copy
 from tiny_models import save
 from toys import PROMPT, ToyLM, ToyRM
 
-from components.common.form import RunForm
+from components.common.form import RunForm, label_of
 from components.endpoints import build_api
 from components.session.drawing import draw_run
 from components.session.links import from_query
@@ -172,7 +172,8 @@ def test_every_door_refuses_the_same_values_with_one_sentence(
         return  # a matter of the commands and of Compare's own choice
     run, notices = from_query({name: value}, Limits(), Offer(names=()))
     assert run == Run()
-    one_sentence(" ".join(notices), f"The link's {name} “{value}” cannot be used here.")
+    notice = f"The link's value “{value}” of “{label_of(name)}” cannot be used here."
+    one_sentence(" ".join(notices), notice)
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
     for each in forms_of_value:
         if name == "burn_in" and sentence.endswith("between") and float(value) > 0:

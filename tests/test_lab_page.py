@@ -576,7 +576,8 @@ async def test_a_link_of_an_earlier_version_opens_its_section_and_a_bad_value_is
     visit, toy_app
 ) -> None:
     page = await visit(f"{toy_app}?tab=lab&lab-t=3&lab-beta=-3")
-    await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
+    refused = "The link's value “-3” of “β, in standard deviations of the reward” cannot be used"
+    await page.get_by_text(refused).wait_for()
     await page.wait_for_selector("#lab-distance .main-svg")
     assert await page.locator("#lab-section-beta").is_hidden()
     distance = style.cell_text(float(distances(WORLD.chain(1.0), 3)[3]))

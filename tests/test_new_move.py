@@ -125,5 +125,5 @@ async def test_a_move_is_one_file(name: str, traces: dict[str, str], visit: Any)
 @pytest.mark.parametrize("term", ["whole", "never(of late)", "suffix(x)", "block", "entropy(1)"])
 def test_without_the_file_the_name_is_unknown(term: str) -> None:
     """The control; a name with a text that its move does not take is none either."""
-    with pytest.raises(InvalidSetting, match="move must be moves such as suffix"):
+    with pytest.raises(InvalidSetting, match="move must be written like suffix"):
         parse_moves(f"suffix+{term}")

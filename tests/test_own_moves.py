@@ -176,7 +176,7 @@ def test_evaluate_names_the_move_in_its_results_and_reports(move, mine, capsys):
         ("mine.py:Textual", "mine.py:Textual returned a Proposal that cannot be used (TypeError"),
         ("mine.py:Halved", "mine.py:Halved returned a Proposal that cannot be used (TypeError"),
         ("mine.py:Unmade", "mine.py:Unmade cannot be made (ValueError: no such file)"),
-        ("mine.py", "move must be moves such as suffix"),
+        ("mine.py", "move must be written like suffix"),
     ],
 )
 @pytest.mark.parametrize("line", [RUN, EVALUATE])
@@ -216,5 +216,5 @@ def test_a_link_falls_back_from_a_move_in_a_file_with_a_notice(move):
     run, notices = from_query({"move": move, "prompt": "Hi"}, Limits(), offer)
     assert run.move == Run.move
     short = move if len(move) <= 24 else f"{move[:24]}…"
-    assert notices == (f"The link's move “{short}” cannot be used here.",)
+    assert notices == (f"The link's value “{short}” of “Moves” cannot be used here.",)
     assert from_query({"move": "entropy", "prompt": "Hi"}, Limits(), offer)[1] == ()

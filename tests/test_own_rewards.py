@@ -207,7 +207,8 @@ def test_the_names_of_several_rewards_are_read():
     assert (least.kind, [part.text for part in least.members]) == ("min", ["embedded", "length:5"])
     mean = reward_named("mean(embedded, embedded-weak)")
     assert [weight for weight, _ in mean.parts] == [0.5, 0.5]
-    for bad in ("min(a, )", "mean(, a)", f"min({', '.join(map(str, range(9)))})"):
+    for bad in ("min(a, )", "mean(, a)", f"min({', '.join(map(str, range(9)))})",
+                "min(a, min(b, c))", "2*min(a)"):  # fmt: skip
         with pytest.raises(InvalidSetting, match="takes 2 to 8 rewards"):
             reward_named(bad)
     with pytest.raises(ModelLoadError, match="no model called"):  # no file without `code`

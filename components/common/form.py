@@ -41,7 +41,7 @@ LABELS = {
 """The labels of settings whose label is not their name."""
 SLIDERS = {"steps": 1, "chains": 1, "temperature": 0.05, "max_new_tokens": 1, "burn_in": 1}
 """The settings that are sliders, and their step; they reach as far as a run and the server."""
-_NAME = re.compile(rf"^((?:Failed: )?|.* the setting )({'|'.join(Run.kinds())})\b")
+_NAME = re.compile(rf"(^(?:Failed: )?|the setting )({'|'.join(Run.kinds())})\b")
 
 
 def label_of(name: str) -> str:
@@ -51,7 +51,7 @@ def label_of(name: str) -> str:
 
 def with_labels(sentence: str) -> str:
     """Return an error as a page shows it: a setting has its label, an empty field is called so."""
-    sentence = _NAME.sub(lambda match: match[1] + label_of(match[2]), sentence, count=1)
+    sentence = _NAME.sub(lambda match: match[1] + label_of(match[2]), sentence)
     return re.sub(r", got (None|'')(?=\.?$)", ", but the field is empty", sentence)
 
 
@@ -150,7 +150,6 @@ class RunForm:
             )
             return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **options)
         if kind is str:
-            del options["info"]
             return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **options)
         if name in SLIDERS:
             most = metadata["max"] if cap is None else min(metadata["max"], cap)

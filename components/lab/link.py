@@ -44,7 +44,9 @@ def from_query(
             values[name] = _read(control, query[name][:LONGEST])
         except ValueError:
             excerpt = query[name] if len(query[name]) <= 24 else f"{query[name][:24]}…"
-            notices.append(f"The link's {name} “{excerpt}” cannot be used here.")
+            notices.append(
+                f"The link's value “{excerpt}” of “{control.label}” cannot be used here."
+            )
     return values, tuple(notices)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from components.common.form import label_of
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
@@ -55,5 +56,5 @@ def from_query(
             values[name] = current_name(name, text) if name in ("lm", "rm") else text
         except QAlignError:
             short = text if len(text) <= 24 else f"{text[:24]}…"
-            notices.append(f"The link's {name} “{short}” cannot be used here.")
+            notices.append(f"The link's value “{short}” of “{label_of(name)}” cannot be used here.")
     return Run.read(values), tuple(notices)

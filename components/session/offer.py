@@ -74,6 +74,7 @@ class Offer:
             if current_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
                 known = ", ".join(self.models[kind])
                 more = " or an id of the hub (owner/name or owner/name@revision)" * self.own
+                more += ', or a sum such as "0.7*A + 0.3*B"' * (kind == "rm")
                 raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
 
     def _has(self, entry: Entry) -> bool:

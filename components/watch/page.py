@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from components.common.form import RunForm
+from components.common.form import RunForm, with_labels
 from components.common.options import PLAIN, PRIVATE, on_link
 from components.common.pick import describe_models, pick_row
 from components.common.prompt_warning import add_prompt_warning
@@ -102,7 +102,7 @@ class Handlers:
         except QAlignError as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
-        place = f" · drawn on the server: {why}" * runs.usual
+        place = f" · drawn on the server: {with_labels(why)}" * runs.usual
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
             text = now.status.text + (PLAYS if now.status.state == "stopped" else "")
             line = replace(now.status, text=f"{text} · seed {wanted.seed}{place}")

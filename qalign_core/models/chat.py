@@ -288,7 +288,8 @@ class TemplatedLanguageModel(ABC):
         if n + limit > context:
             raise InvalidPrompt(
                 f"the prompt has {n} tokens and the response may have {limit}, together more "
-                f"than the context of {context}; shorten the prompt or lower max_new_tokens"
+                f"than the context of {context}; shorten the prompt or lower the setting "
+                "max_new_tokens"
             )
 
     def _checked(self, sampling: Sampling) -> Sampling:

@@ -15,6 +15,7 @@ _WEIGHT = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 """A weight in a sum, as Python writes floats too."""
 _PLUS = re.compile(rf"\s\+\s|(?<![\d.][eE])\+(?={_WEIGHT}\s*\*)")
 _WEIGHTED = re.compile(rf"({_WEIGHT})\s*\*\s*(\S.*)")
+_SEVERAL = re.compile(r"(min|mean)\(([^()]*,[^()]*)\)")
 MAX_PARTS = 8
 """Rewards of one sum; each is scored for every response."""
 MAX_NAME = 4096
@@ -66,13 +67,10 @@ def reward_named(text: str) -> RewardName:
         raise InvalidSetting(
             f"a reward's name has at most {MAX_NAME:,} characters, got {len(text):,}"
         )
-    if several := re.fullmatch(r"(min|mean)\(([^()]*,[^()]*)\)", text.strip()):
+    if several := _SEVERAL.fullmatch(text.strip()):
         parts = [*dict.fromkeys(part.strip() for part in several[2].split(","))]
         if len(parts) > MAX_PARTS or not all(parts):
-            raise InvalidSetting(
-                f"{several[1]} takes 2 to {MAX_PARTS} rewards, such as {several[1]}(A, B), got "
-                f"{short_repr(text)}"
-            )
+            raise _wrong_number(several[1], text)
         names = tuple(map(_single, parts))
         if several[1] == "min":
             return RewardName(text, "min", least=names)
@@ -92,7 +90,16 @@ def reward_named(text: str) -> RewardName:
     return RewardName(text, "sum", summed=summed)
 
 
+def _wrong_number(name: str, text: str) -> InvalidSetting:
+    return InvalidSetting(
+        f"{name} takes 2 to {MAX_PARTS} rewards, such as {name}(A, B), without further "
+        f"parentheses, got {short_repr(text)}"
+    )
+
+
 def _single(text: str) -> RewardName:
+    if (begun := re.match(r"(min|mean)\(", text)) and not _SEVERAL.fullmatch(text):
+        raise _wrong_number(begun[1], text)
     prefix, _, argument = text.partition(":")
     loader = reward_kinds().get(prefix)
     if loader is None and is_file_name(text):

@@ -37,7 +37,7 @@ class TemplatedRewardModel(ABC):
         if len(ids) > self.context_length:
             raise InvalidPrompt(
                 f"the conversation has {len(ids)} tokens for {self.id}, which reads "
-                f"{self.context_length}; shorten the prompt or lower max_new_tokens"
+                f"{self.context_length}; shorten the prompt or lower the setting max_new_tokens"
             )
         return check_reward(await self._logit(ids), response, self)
 
