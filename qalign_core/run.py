@@ -436,7 +436,7 @@ def _check(name: str, value: Any, setting: Mapping[str, Any], limits: Limits | N
                 f"{name} must be one of {', '.join(setting['choices'])}, got {short_repr(value)}"
             )
     elif value is not None and not low <= value <= high:
-        got = f"{value:g}" if isinstance(value, float) else short_repr(value)
+        got = short_repr(value).removesuffix(".0")  # in full: rounded, it could equal the bound
         raise InvalidSetting(
             f"{name} must be between {_bound(low)} and {_bound(high)}{where}, got {got}"
         )

@@ -157,6 +157,8 @@ NONSENSE = {
     "evaluate --plan --beta nan": "beta must be a finite number, got nan",
     "evaluate --plan --beta -1": "beta must be between 0.001 and 1000, got -1",
     "evaluate --plan --temperature 1e38": "temperature must be between 0.05 and 5, got 1e+38",
+    "evaluate --plan --top-p 1.000001": "top_p must be between 0.000001 and 1, got 1.000001",
+    "evaluate --plan --top-k 1000001": "top_k must be between 0 and 1000000, got 1000001",
     "evaluate --plan --budget 99999999999": "--budget must be at most 1,000,000,000",
     "evaluate --plan --response-tokens 0": "--response-tokens must be a whole number >= 1, got 0",
     "train-rm --plan --warmup nan": "--warmup must be between 0 and 1, got nan",

@@ -93,7 +93,7 @@ def _stop_fault(stop: Stop) -> str:
         return "asks for a spot; ask for a number or a choice"
     for text in (stop.text, stop.ask.question if stop.ask else ""):
         if slot := SLOT.search(text):
-            return f"shows {slot[0]}, a number of the recorded run; each learner has an own run"
+            return f"shows {slot[0]}, a number of the recorded run; learners have their own"
     return ""
 
 
