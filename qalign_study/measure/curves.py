@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.cost import CostModel, n_at_budget
+from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.rules import RULES, DrawTable, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array
@@ -174,8 +174,10 @@ class _Problem:
         self.pool = self.pool_reward, self.pool_answer, tilt
         meter = draws.header.meter
         self.prompt_price = meter.prompt_price(*record.prompt)
-        self.pool_spent = self._spent(meter)
-        self.unscored_spent = self._spent(meter.without_reward)
+        self.unscored_prompt_price = meter.without_reward.prompt_price(*record.prompt)
+        self.pool_spent = self.prompt_price + np.cumsum(prices(record.pool_cost, meter))
+        unscored = prices(record.pool_cost, meter.without_reward)
+        self.unscored_spent = self.unscored_prompt_price + np.cumsum(unscored)
         self.pool_length = generated(record.pool_cost)
         self.pool_tokens = np.cumsum(self.pool_length)
         # of the states, not the proposals, shapes [T + 1, chains]
@@ -187,15 +189,9 @@ class _Problem:
         written = np.cumsum(generated(record.chain_cost).reshape(by_t), axis=0)
         self.chain_tokens, self.chain_waited = written.sum(axis=1), written.max(axis=1)
 
-    def _spent(self, meter: CostModel) -> Array:
-        """The price of the first 1, 2, ... samples, the prompt included."""
-        each = prices(self.record.pool_cost, meter)
-        return np.asarray(meter.prompt_price(*self.record.prompt) + np.cumsum(each))
-
     def price_of(self, n: int, *, scored: bool = True) -> float:
         """What n samples cost on average, the prompt included, with or without their rewards."""
-        meter = self.draws.header.meter
-        prompt = (meter if scored else meter.without_reward).prompt_price(*self.record.prompt)
+        prompt = self.prompt_price if scored else self.unscored_prompt_price
         spent = self.pool_spent if scored else self.unscored_spent
         return float(prompt + n * (spent[-1] - prompt) / len(spent))
 
@@ -209,8 +205,13 @@ class _Problem:
         """How many states of each chain cost what n samples do on average, or are n."""
         length = n // self.record.n_chains
         if budget == "flops":
-            length = n_at_budget(self.chain_spent.tolist(), self.price_of(n))
+            length = n_at_budget(self._chain_spent, self.price_of(n))
         return min(max(1, length), len(self.chain_spent))
+
+    @cached_property
+    def _chain_spent(self) -> list[float]:
+        """What was spent up to each t, for `n_at_budget`."""
+        return list(self.chain_spent.tolist())
 
     @property
     def table(self) -> DrawTable:
@@ -312,6 +313,11 @@ def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
         n_right = int(right.sum())
         longest_first = np.sort(problem.pool_length)[::-1]
         tokens = problem.pool_tokens[-1] / size
+    by_score = {
+        rule.id: _by_score(rule.score(problem.table), reward, right)
+        for rule in rules
+        if rule.draws == "pool" and rule.score is not None and rule.maximizes
+    }
 
     def cost(n: int, *, scored: bool = True) -> _Price:
         waited = float(_first_of_subset(size, n) @ longest_first)
@@ -330,12 +336,9 @@ def _subset_rows(problem: _Problem, ns: Sequence[int], budget: Budget) -> _Rows:
                 length = problem.length(n, budget if size else "samples")
                 states = problem.first(rule, Cut(length - 1, n))
                 row = problem.row(rule, states, 1, problem.of_chain(states[0].size, length - 1))
-            elif rule.score is not None and rule.maximizes:
-                score = rule.score(problem.table)
-                first = np.argsort(-score, kind="stable")
-                right_by_score = _shared_by_equals(score[first], right[first])
-                mean = float(leads @ reward[first])
-                row = _Row(leads @ right_by_score[:, None], mean, *cost(n))
+            elif rule.id in by_score:
+                rewards, shares = by_score[rule.id]
+                row = _Row(leads @ shares[:, None], float(leads @ rewards), *cost(n))
             else:
                 scored = rule.reads_reward
                 voters = n if scored or budget == "samples" else problem.unscored(n)
@@ -384,10 +387,11 @@ def budgets(most: int) -> list[int]:
     return [2**k for k in range(most.bit_length()) if 2**k < most] + [most]
 
 
-def _shared_by_equals(reward: Array, right: Array) -> Array:
-    """Give draws of equal reward, which stand side by side, their mean of `right`, same shape."""
-    _, group = np.unique(reward, return_inverse=True)
-    return np.asarray((np.bincount(group, right) / np.bincount(group))[group])
+def _by_score(score: Array, reward: Array, right: Array) -> tuple[Array, Array]:
+    """Rewards by score, the highest first, and `right`, of which equal scores have their mean."""
+    first = np.argsort(-score, kind="stable")
+    _, group = np.unique(score[first], return_inverse=True)
+    return reward[first], (np.bincount(group, right[first]) / np.bincount(group))[group]
 
 
 @lru_cache(maxsize=256)

@@ -88,25 +88,26 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
         rule: a rule over samples.
         betas: of the weights.
     """
-    in_pairs = n == 2 and pool.utility is None and rule.picks == "vote"
-    in_pairs &= rule.score is None or rule.aims
+    in_vote = rule.picks == "vote"
+    in_pairs = n == 2 and in_vote and pool.utility is None and (rule.score is None or rule.aims)
     places = pool.rank[subsets(len(pool.answer), n, SHUFFLES if rule.score else UNWEIGHTED)]
     if not in_pairs:
         places.sort(axis=1)
     weight = _weights(pool, places, rule, betas[:1])
-    mean = float((weight[0] * pool.reward[places]).sum() / len(places))
+    mean = float((weight * pool.reward[places]).sum() / len(places))
     if in_pairs:
         return np.array([_pairs(pool, rule, beta) for beta in betas]), mean
-    right = pool.right[places]
+    right = pool.right[places] @ np.ones(n)
     # weights decide only where some samples of a subset are right and others wrong
-    mixed = right.any(axis=1) & ~right.all(axis=1)
-    shares = np.tile(right[:, 0].astype(np.float64), (len(betas), 1))
+    mixed = (right > 0) & (right < n)
+    shares = np.tile((right == n).astype(np.float64), (len(betas), 1))
     if mixed.any():
         places = places[mixed]
         weight = weight[:, mixed] if len(betas) == 1 else _weights(pool, places, rule, betas)
-        in_vote = rule.picks == "vote"
         shares[:, mixed] = (
-            _shares(pool, places, weight) if in_vote else (weight * right[mixed]).sum(axis=-1)
+            _shares(pool, places, weight, equal=rule.score is None)
+            if in_vote
+            else (weight * pool.right[places]).sum(axis=-1)
         )
     return shares.mean(axis=1), mean
 
@@ -114,7 +115,7 @@ def votes(pool: Pool, n: int, rule: Rule, betas: tuple[float, ...]) -> tuple[Arr
 def _weights(pool: Pool, places: Array, rule: Rule, betas: tuple[float, ...]) -> Array:
     """The weight of each sample of each subset, shape [betas or 1, subsets, n]."""
     if rule.score is None:
-        return np.full((1, *places.shape), 1 / places.shape[1])
+        return np.broadcast_to(1 / places.shape[1], (1, *places.shape))
     weight = rule.score(
         DrawTable(
             pool.reward[places][None],
@@ -138,27 +139,36 @@ def _pairs(pool: Pool, rule: Rule, beta: float) -> float:
     return float((won * pool.right[voters]).sum() / math.comb(len(voters), 2))
 
 
-def _shares(pool: Pool, places: Array, weight: Array) -> Array:
+def _shares(pool: Pool, places: Array, weight: Array, *, equal: bool) -> Array:
     """How far the answer with the most weight is right, shape [betas, subsets]; ties share.
 
     Args:
         places: of the samples of each subset, ascending, shape [subsets, n].
         weight: of each sample, shape [betas, subsets, n].
+        equal: whether all weights are.
     """
-    answers = pool.answer[places]
+    n, answers = places.shape[1], pool.answer[places.ravel()]
     # a cell for each distinct answer of each subset, row after row
-    opens = np.ones(places.shape, dtype=bool)
-    opens[:, 1:] = answers[:, 1:] != answers[:, :-1]
+    opens = np.append(True, answers[1:] != answers[:-1])
+    opens[::n] = True
     first = np.flatnonzero(opens)
-    row, right = first // places.shape[1], pool.right[places.ravel()[first]]
-    starts = np.flatnonzero(first % places.shape[1] == 0)
+    row, right = first // n, pool.right[places.ravel()[first]]
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
     if pool.utility is not None:
-        pairs = pool.utility[answers[:, :, None], answers[:, None, :]]
+        each = answers.reshape(-1, n)
+        pairs = pool.utility[each[:, :, None], each[:, None, :]]
         support = (pairs @ weight[..., None]).reshape(len(weight), -1)[:, first]
     else:
-        support = np.add.reduceat(weight.reshape(len(weight), -1), first, axis=1)
-        support[:, answers.ravel()[first] < 0] = -1.0  # no answer, no vote
+        if equal:
+            support = np.diff(first, append=len(answers))[None].astype(np.float64)
+        else:
+            support = np.add.reduceat(weight.reshape(len(weight), -1), first, axis=1)
+        support[:, answers[first] < 0] = -1.0  # no answer, no vote
     best = np.maximum.reduceat(support, starts, axis=1)
     leads = support >= (best - ROUNDING * np.abs(best))[:, row]
-    right_leads = np.add.reduceat(leads & right, starts, axis=1, dtype=np.float64)
-    return np.asarray(right_leads / np.add.reduceat(leads, starts, axis=1, dtype=np.float64))
+    ends = np.append(starts[1:], len(first)) - 1
+    of_right, of_all = (
+        np.diff(np.cumsum(each, axis=1)[:, ends], axis=1, prepend=0)
+        for each in (leads & right, leads)
+    )
+    return np.asarray(of_right / of_all)
