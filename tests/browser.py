@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -79,6 +80,7 @@ async def chromium() -> AsyncIterator[Any]:
         with TemporaryDirectory(ignore_cleanup_errors=True) as kept:
             launch = playwright.chromium.launch_persistent_context
             context = await launch(kept, executable_path=CHROMIUM, args=ARGUMENTS)
+            context.on("page", ask_less_often)
             stays = await context.new_page()
             await stays.route("**", lambda route: route.fulfill(body=""))
             await stays.goto("http://127.0.0.1/")  # the site of every app, whatever its port
@@ -86,6 +88,11 @@ async def chromium() -> AsyncIterator[Any]:
                 yield context.browser
             finally:
                 await context.close()
+
+
+def ask_less_often(page: Any) -> None:
+    """Ask a condition that a page is waited for 20 times a second, not at each of its frames."""
+    page.wait_for_function = partial(page.wait_for_function, polling=50)
 
 
 LEAVING = ("AbortError: signal is aborted without reason", "Unexpected error Connection errored")
