@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +12,7 @@ import gradio as gr
 import numpy as np
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, find_violations, hear, serve
+from browser import PATIENCE, SET, find_violations, hear, serve
 
 from components.common.options import queued
 from components.common.static_routes import routes
@@ -156,11 +156,9 @@ async def press(page: Any, name: str, label: str) -> None:
     await page.locator(f"#{name}").get_by_text(label, exact=True).click()
 
 
-async def edit(page: Any, name: str, value: float) -> None:
-    """Write into a number box."""
-    box = page.locator(f"#{name} input")
-    await box.fill(str(value))
-    await box.press("Tab")
+async def fill(page: Any, values: dict[str, float]) -> None:
+    """Write into several number boxes, of sliders too, in one turn."""
+    await page.evaluate(SET.replace("#watch-", "#lab-"), values)
 
 
 async def edit_cell(page: Any, row: int, column: int, text: str) -> None:
@@ -304,12 +302,12 @@ async def test_an_anchor_opens_its_section_and_what_was_hidden_is_drawn_at_its_f
     await page.wait_for_function(FITS, arg="lab-strip")
     await page.wait_for_function("location.search.includes('lab-opened=Convergence')")
     assert not await page.evaluate("location.hash")
-    await slide(page, "lab-t", 240)  # each step to 256 is drawn
-    await wait_for_curve(page, "lab-strip", "after 240 steps")
+    await slide(page, "lab-t", 252)  # each step to 256 is drawn
+    await wait_for_curve(page, "lab-strip", "after 252 steps")
     await page.locator("#lab-play").click()
     await page.locator("#tab-watch-button").click()
     await page.wait_for_function(
-        "!document.querySelector('#lab-convergence-told').textContent.includes('at t = 240')"
+        "!document.querySelector('#lab-convergence-told').textContent.includes('at t = 252')"
     )
     await page.set_viewport_size({"width": 700, "height": 900})
     await page.locator("#tab-lab-button").click()
@@ -377,10 +375,13 @@ async def test_every_editor_beta_and_the_presets_change_the_world(lab) -> None:
     await begin(lab, "Convergence")
     facts, rows, parts = "lab-convergence-told", rows_of("Mixed"), parts_of("Likes a, dislikes c")
     await lab.get_by_role("button", name="Edit the language model").click()
-    for k, value in enumerate((2.0, 0.5, 0.5, -0.5, 3.0, 2.0)):
-        parts[k] = value
-        expected = chain_facts(world_of(rows, *parts), 1.0)
-        await changes(lab, facts, expected, edit(lab, f"lab-part-{k}", value))
+    first, parts = parts, [2.0, 0.5, 0.5, -0.5, 3.0, 2.0]
+    expected = chain_facts(world_of(rows, *parts), 1.0)
+    for k, value in enumerate(first):  # a part that does not move is told
+        still = [*parts[:k], value, *parts[k + 1 :]]
+        assert chain_facts(world_of(rows, *still), 1.0) != expected
+    moved = {f"part-{k}": value for k, value in enumerate(parts)}
+    await changes(lab, facts, expected, fill(lab, moved))
     rows[1][4] = 0.9
     expected = chain_facts(world_of(rows, *parts), 1.0)
     await changes(lab, facts, expected, edit_cell(lab, 1, 4, "0.9"))
@@ -449,9 +450,9 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
 
 
 def alignment_facts(mixture: Mixture, n: int) -> list[str]:
-    """What the page says of best-of-n: numbers of the core."""
-    best = best_of_n_as_alignment(mixture, n)
-    return [style.cell_text(best.beta), style.cell_text(match(mixture, n).sd)]
+    """What the page says of best-of-n: numbers of the core; only the mode reads the means."""
+    best, matched = best_of_n_as_alignment(mixture, n), match(mixture, n)
+    return [style.cell_text(number) for number in (best.beta, matched.sd, matched.mode)]
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -462,18 +463,15 @@ async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_
     words_id = "lab-best-of-n-told"
     await text_in(lab, words_id, alignment_facts(TWO, 32)[0])
     await changes(lab, words_id, alignment_facts(TWO, 256), press(lab, "lab-n", "256"))
-    for name, value, mixture in (
-        ("lab-share", 70, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 1.0))),
-        ("lab-sd2", 2, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 2.0))),
-        ("lab-sd1", 2.4, Mixture((0.3, 0.7), (-1.5, 1.0), (2.4, 2.0))),
-    ):
-        await changes(lab, words_id, alignment_facts(mixture, 256), slide(lab, name, value))
-    for name, value, mixture in (  # beta*(n) does not depend on the means; the mode does
-        ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
-        ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
-    ):
-        mode = style.cell_text(match(mixture, 256).mode)
-        await changes(lab, words_id, [mode], slide(lab, name, value))
+    moved = {"share": 70, "mean1": -3, "mean2": 2.5, "sd1": 2.4, "sd2": 2}
+    mixture = Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))
+    for still in (  # each of them with one slider that does not move
+        Mixture((0.6, 0.4), (-3.0, 2.5), (2.4, 2.0)), Mixture((0.3, 0.7), (-1.5, 2.5), (2.4, 2.0)),
+        Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0)), Mixture((0.3, 0.7), (-3.0, 2.5), (0.8, 2.0)),
+        Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 1.0)),
+    ):  # fmt: skip
+        assert alignment_facts(still, 256) != alignment_facts(mixture, 256)
+    await changes(lab, words_id, alignment_facts(mixture, 256), fill(lab, moved))
     known = list(base_rewards().values())[-1]
     mixture = fit_mixture(known.rewards)
     assert mixture is not None
@@ -498,18 +496,19 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
     await open_section(lab, "A wrong reward")
     await lab.locator("#lab-beta").wait_for(state="hidden")
     await text_in(lab, "lab-wrong-told", "Best-of-n takes the highest reward")
-    for name, value, example in (
-        ("lab-hack-mass", 5, Example(0.05)),
-        ("lab-hack-reward", 2, Example(0.05, 2.0)),
-        ("lab-hack-beta", 0.3, Example(0.05, 2.0, 0.3)),
-    ):
-        last = {o.method: o for o in outcomes(example) if o.n == 128}
-        words = [style.percent(last["qalign"].accuracy),
-                 style.percent(float(example.target()[2]))]  # fmt: skip
-        await changes(lab, "lab-wrong-told", words, slide(lab, name, value))
-        for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
-            expected = [getattr(o, what) for o in outcomes(example) if o.method == "qalign"]
-            await curve_is(lab, plot, "QAlign", expected)
+    stay = ({"hack_mass": 0.01}, {"hack_reward": 3.0}, {"beta": 1.0})  # a slider that does not move
+    example, words = Example(0.05, 2.0, 0.3), []
+    for each in (example, *(replace(example, **one) for one in stay)):
+        last = {o.method: o for o in outcomes(each) if o.n == 128}
+        words.append(
+            [style.percent(last["qalign"].accuracy), style.percent(float(each.target()[2]))]
+        )
+    assert words[0] not in words[1:]
+    moved = {"hack-mass": 5, "hack-reward": 2, "hack-beta": 0.3}
+    await changes(lab, "lab-wrong-told", words[0], fill(lab, moved))
+    for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
+        expected = [getattr(o, what) for o in outcomes(example) if o.method == "qalign"]
+        await curve_is(lab, plot, "QAlign", expected)
     await text_in(lab, "lab-wrong-told", "the target itself prefers the hack")
 
 
@@ -517,19 +516,11 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
 async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
     await open_section(lab, "When is a chain worth it?")
     await wait_for_curve(lab, "lab-worth", "QAlign")
-    settings: dict[str, Any] = {"decisions": 12, "chance": 60, "near-miss": 98, "worth-beta": 0.3}
-    for name, value in (
-        ("decisions", 8), ("chance", 70), ("near-miss", 80), ("worth-beta", 0.5), ("agree", 40),
-    ):  # fmt: skip
-        await slide(lab, f"lab-{name}", value)
-        settings[name] = value
-        situation = Situation(
-            settings["decisions"], settings["chance"] / 100, settings["near-miss"] / 100,
-            settings["worth-beta"], settings.get("agree", 0) / 100,
-        )  # fmt: skip
-        results = explore(situation, most=256)
-        await curve_is(lab, "lab-worth", "QAlign", results.right["qalign"].mean(axis=1).tolist())
-        await curve_is(lab, "lab-worth", CEILING, results.any_of.tolist())
+    moved = {"decisions": 8, "chance": 70, "near-miss": 80, "worth-beta": 0.5, "agree": 40}
+    await fill(lab, moved)
+    results = explore(Situation(8, 0.7, 0.8, 0.5, 0.4), most=256)
+    await curve_is(lab, "lab-worth", "QAlign", results.right["qalign"].mean(axis=1).tolist())
+    await curve_is(lab, "lab-worth", CEILING, results.any_of.tolist())
     await press(lab, "lab-budget", "64")
     await text_in(lab, "lab-worth-told", "At least one of 64 is right")
 
@@ -572,17 +563,15 @@ async def test_a_link_shows_what_its_sender_saw(lab, visit, lab_app) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_link_of_an_earlier_version_opens_its_section_and_a_bad_value_is_told(
-    visit, toy_app
-) -> None:
-    page = await visit(f"{toy_app}?tab=lab&lab-t=3&lab-beta=-3")
+async def test_a_link_of_an_earlier_version_opens_its_section_and_a_bad_value_is_told(lab) -> None:
+    await begin(lab, "Beta")
+    await lab.evaluate("lead('tab=lab&lab-t=3&lab-beta=-3')")
     refused = "The link's value “-3” of “β, in standard deviations of the reward” cannot be used"
-    await page.get_by_text(refused).wait_for()
-    await page.wait_for_selector("#lab-distance .main-svg")
-    assert await page.locator("#lab-section-beta").is_hidden()
+    await lab.get_by_text(refused).wait_for()
+    await lab.locator("#lab-section-beta").wait_for(state="hidden")
     distance = style.cell_text(float(distances(WORLD.chain(1.0), 3)[3]))
     for words in ("at t = 3", distance, *chain_facts(WORLD, 1.0)):
-        await text_in(page, "lab-convergence-told", words)
+        await text_in(lab, "lab-convergence-told", words)
 
 
 CUT = """[...document.querySelectorAll('.lab-plot .xtitle')].filter((node) => {
