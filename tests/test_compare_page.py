@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import pytest_asyncio
+from browser import SET
 from traces import with_run
 
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
@@ -299,14 +301,24 @@ def test_each_visitor_looks_at_their_own_comparison() -> None:
 # --- in a real browser ---------------------------------------------------------------------------
 
 
-FEW = "?steps=8&seed=3"
+FEW = {"steps": 8, "seed": 3}
 
 
-async def compare_page(visit: Visit, address: str, **options: Any) -> Any:
-    page = await visit(address, **options)
+@pytest_asyncio.fixture(loop_scope="session")
+async def compare(revisit: Visit, toy_app: str) -> Any:
+    """Compare of the whole app, loaded once; few steps are drawn, as its link says."""
+    page = await revisit(f"{toy_app}?steps=8&seed=3")
     await page.click("#tab-compare-button")
-    await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
+    # a run of an earlier test may be hidden, since the next one has another problem
+    await page.wait_for_selector("#compare-panel .qc-card >> nth=3", state="attached")
+    place = "document.querySelector('#compare-steps [type=number]').value"
+    await page.wait_for_function(f"{place} !== '{recorded_comparison().header.run.steps}'")
     return page
+
+
+async def fill(page: Any, settings: dict[str, Any]) -> None:
+    """Give the next run settings, as typing does."""
+    await page.evaluate(SET.replace("#watch-", "#compare-"), settings)
 
 
 async def cards(page: Any) -> list[tuple[str, str]]:
@@ -319,10 +331,14 @@ async def cards(page: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_watchs_problem(
-    revisit: Visit, toy_app: str
+    compare: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = await compare_page(revisit, toy_app + FEW, width=360, height=740)
+    # Results, which is opened, sums up all shipped sets for these
+    monkeypatch.setattr("components.results.page.show", lambda path: ("", "", ""))
+    monkeypatch.setattr("components.results.page.advice", lambda files: "")
+    page = compare
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    await page.set_viewport_size({"width": 360, "height": 740})
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
     await page.set_viewport_size({"width": 1280, "height": 900})
     comparison = recorded_comparison()
@@ -383,11 +399,42 @@ async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_w
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in_its_own_words(
-    revisit: Visit, toy_app: str
+async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
+    compare: Any,
 ) -> None:
-    page = await revisit(toy_app + FEW)
-    await page.click("#tab-compare-button")
+    page = compare
+    # long enough to be stopped on a busy machine
+    await fill(page, {"steps": 1024})
+    await page.click("#compare-run")
+    live = "#compare-panel .qc[data-state=live] .qc-card >> nth=3"
+    await page.wait_for_selector(live, state="attached")  # a busy page draws it anew all the time
+    await page.wait_for_function(  # columns fill while samples arrive
+        """() => {
+            const n = Number(document.querySelector("#compare-panel .qc").dataset.n);
+            window.first ??= n;
+            return n > window.first;
+        }"""
+    )
+    await page.click("#compare-stop")
+    await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
+    assert [method for method, _ in await cards(page)] == list(RULES)
+    line = await page.text_content("#compare-panel .qc-line")
+    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples? \(", line)
+    async with page.expect_download() as download:
+        await page.click(".qc-save-json")
+    saved = await (await download.value).path()
+    comparison = saved_comparison(saved)
+    results = outcomes(comparison, full_cut(comparison))
+    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in results]
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in_its_own_words(
+    compare: Any,
+) -> None:
+    page = compare
+    await fill(page, FEW)
     settings = page.get_by_text("Change the problem or the settings")
     if not await page.is_visible("#compare-prompt textarea"):
         await settings.click()
@@ -443,10 +490,9 @@ async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(
-    revisit: Visit, toy_app: str, tmp_path: Path
+    compare: Any, tmp_path: Path
 ) -> None:
-    page = await revisit(toy_app + FEW)
-    await page.click("#tab-compare-button")
+    page = compare
     await page.wait_for_selector("#compare-curves .main-svg >> nth=0")
     async with page.expect_download() as saving:
         await page.click("[data-figure=compare-curves][data-save=svg]")
@@ -457,34 +503,3 @@ async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(
     assert "QAlign" in text
     assert "Best-of-n" in text
     assert "Plex" not in path.read_text("utf-8")
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
-    visit: Visit, toy_app: str
-) -> None:
-    # long enough to be stopped on a busy machine
-    page = await compare_page(visit, f"{toy_app}?steps=1024&chains=8&seed=3")
-    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
-    await page.click("#compare-run")
-    live = "#compare-panel .qc[data-state=live] .qc-card >> nth=3"
-    await page.wait_for_selector(live, state="attached")  # a busy page draws it anew all the time
-    await page.wait_for_function(  # columns fill while samples arrive
-        """() => {
-            const n = Number(document.querySelector("#compare-panel .qc").dataset.n);
-            window.first ??= n;
-            return n > window.first;
-        }"""
-    )
-    await page.click("#compare-stop")
-    await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
-    assert [method for method, _ in await cards(page)] == list(RULES)
-    line = await page.text_content("#compare-panel .qc-line")
-    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples? \(", line)
-    async with page.expect_download() as download:
-        await page.click(".qc-save-json")
-    saved = await (await download.value).path()
-    comparison = saved_comparison(saved)
-    results = outcomes(comparison, full_cut(comparison))
-    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in results]
-    assert page.errors == []
