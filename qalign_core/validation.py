@@ -216,8 +216,9 @@ def user_code(
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message; its type if the message is empty."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    """Return the first line of an error's message without its number; its type if it is empty."""
+    text = re.sub(r"^\[Errno -?\d+\] ", "", str(error).strip())
+    return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
 class _Unusable(ValueError):

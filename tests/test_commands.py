@@ -189,6 +189,18 @@ def test_a_setting_that_cannot_be_is_refused_before_any_model_loads(command, cap
     assert output.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "command", ["report {}", "grade {}", "export {} --html x.html", "lesson check {}"]
+)
+def test_a_folder_of_something_else_is_refused_without_numbers_of_errors(command, tmp_path, capsys):
+    main(command.format(tmp_path).split())
+    output = capsys.readouterr()
+    sentence = output.err or output.out
+    assert sentence.count("\n") == 1
+    assert re.search(r"No such file or directory|Is a directory|it is a folder", sentence)
+    assert "Errno" not in sentence
+
+
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"\xff", b'{"batch": NaN}'])
 def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
     (tmp_path / SETTINGS).write_bytes(damaged)

@@ -337,13 +337,20 @@ async def test_a_hostile_file_gets_one_sentence_and_a_row(folder, saved, tmp_pat
         "second": mia,
         "wrong": mia | {"answers": {"1": "no option", "2": "nan"}},
     }
-    rows, sentences = await grade_folder(hand_in(folder, tmp_path, **hostile, **twice))
+    handed_in = hand_in(folder, tmp_path, **hostile, **twice)
+    (handed_in / "photo.jpg").write_bytes(b"\xff\xd8")
+    (handed_in / "moodle").mkdir()
+    (handed_in / "grades.csv").touch()
+    (handed_in / ".DS_Store").touch()
+    rows, sentences = await grade_folder(handed_in)
     refused = [row for row in rows if str(row["draws"]).startswith("refused")]
-    assert [row["file"] for row in refused] == sorted(f"{name}.json" for name in hostile)
+    others = ("moodle", "photo.jpg")
+    assert [row["file"] for row in refused] == sorted([*others, *(f"{n}.json" for n in hostile)])
     named = {"numbers", "other", "run", "beta"}
     assert {row["file"].removesuffix(".json") for row in refused if row["name"]} == named
     assert {row["name"] for row in refused if row["name"]} == {"Mia"}
-    assert len(sentences) == len(hostile) + 2  # three files are Mia's
+    assert len(sentences) == len(hostile) + len(others) + 2  # three files are Mia's
+    assert any(each.startswith("moodle cannot be read: Is a dir") for each in sentences)
     for sentence in sentences:
         assert "\n" not in sentence
         assert len(sentence) < 300

@@ -120,6 +120,11 @@ def homework_page(lesson: Lesson) -> str:
     )
 
 
+OTHERS = (".toml", ".jsonl", ".csv")
+"""Endings of the lesson, its run and the grades. Every other file is a learner's, so that one with
+a wrong ending, or in a folder of its own, is refused by name and not left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class HandedIn:
     """A learner's file."""
@@ -289,7 +294,9 @@ async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     rows: list[dict[str, Any]] = []
     sentences: list[str] = []
     files: dict[str, str] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.suffix in OTHERS:
+            continue
         try:
             handed_in = read_homework(path, lesson)
         except InvalidHomework as error:

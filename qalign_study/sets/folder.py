@@ -146,7 +146,7 @@ def read_set(folder: Path, *, code: bool = False) -> tuple[SetHeader, tuple[Prob
         header = read_set_header(read_file(folder / HEADER).decode(), str(folder))
         problems = tuple(load_problems(folder / PROBLEMS, code=code))
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
-        raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
+        raise InvalidTrace(f"{folder} is not the folder of a run ({first_line(error)})") from error
     if digest_of(problems) != header.digest:
         raise InvalidTrace(f"{folder / PROBLEMS} was changed; restore the set that was run")
     return header, problems
