@@ -624,6 +624,15 @@ async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(
         assert "var(--" not in path.read_text("utf-8"), "its colors are written in it"
 
 
+SEEN_SHEETS = """() => {
+  const sheet = document.querySelector("#results-sheet");
+  window.sheets = [];
+  new MutationObserver(() => sheets.push(sheet.innerText)).observe(sheet,
+    { childList: true, subtree: true, characterData: true }) }"""
+TITLES = """[...document.querySelectorAll(":is(#results-set, #results-variant) .wrap-inner")]
+  .map((menu) => menu.dataset.title).join(" / ")"""
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(
     revisit, toy_app, summed_results
@@ -638,10 +647,14 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     assert "seed=" in chain
     chosen = "document.querySelector('#results-set input').value"
     await shows(page, f"{chosen}.startsWith('Right samples are rare')")
+    await shows(page, f"{TITLES} === 'Right samples are rare: long problems / {AS_IN_THE_PAPER}'")
+    await page.evaluate(SEEN_SHEETS)
     await page.click("#results-set input")
     await page.get_by_role("option", name="Unfamiliar wording, more events", exact=True).click()
     await shows(page, "location.search === '?tab=results&set=shifted'")
     await reads(page, "#results-facts", "of shifted")
+    await shows(page, f"{TITLES} === 'Unfamiliar wording, more events / {AS_IN_THE_PAPER}'")
+    assert "Reading the results…" in await page.evaluate("sheets.map((text) => text.trim())")
     await page.click("#results-variant input")
     await page.get_by_role("option", name="Sharpness 4", exact=True).click()
     await shows(page, "location.search === '?tab=results&set=shifted-sharp'")

@@ -1,6 +1,7 @@
 """The Results page: the four methods over whole problem sets, as it came out."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -180,7 +181,7 @@ def _build_sets(
         "problems. Rules that choose among n samples cannot be below “any of n”; a chain can.",
     )
     gr.HTML(first_question, **PLAIN)
-    with gr.Row():
+    with gr.Row(elem_classes="q-menus"):
         group = gr.Dropdown(
             list(sets.groups),
             value=next(iter(sets.groups)),
@@ -207,11 +208,16 @@ def _build_sets(
 
     outputs = [above, behind, below]
     cast(Any, above).open(sets.open, chosen, behind, concurrency_limit=2, **PRIVATE)
+    waits = f"() => [{json.dumps(READING)}, '', '']"  # no figure of the set before under its title
+    for menu in (group, chosen):
+        menu.input(None, None, outputs, js=waits, **PRIVATE)
     group.input(sets.choose_group, group, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     chosen.input(sets.choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
     both = [group, chosen, *outputs]
     looking = looked_at.change(sets.look, led, both, concurrency_limit=2, **PRIVATE)
+    for changes in (group.change, chosen.change, looking.then):
+        changes(None, js="() => QAlignShell.titles()", **PRIVATE)
     # after what is looked at first: it reads every set
     looking.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
     leading = led.change(sets.follow, led, both, concurrency_limit=2, **PRIVATE)

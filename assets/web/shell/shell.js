@@ -68,7 +68,7 @@ const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
 
 /** A menu's title is written over its input too, where it can wrap (shell.css). */
 function showTitles() {
-  for (const menu of document.querySelectorAll(".q-pick [role='combobox']")) {
+  for (const menu of document.querySelectorAll(":is(.q-pick, .q-menus) [role='combobox']")) {
     const { value } = /** @type {HTMLInputElement} */ (menu);
     menu.closest(".wrap-inner")?.setAttribute("data-title", value);
   }
@@ -432,6 +432,10 @@ export const QAlignShell = {
   /** The problem set that Results shows. */
   set(/** @type {string} */ name) {
     amend("results", SET, name);
+  },
+  /** The menus of Results have changed. */
+  titles() {
+    window.requestAnimationFrame(showTitles);
   },
   /**
    * The server gets what the status line says: it does not know a run that the browser draws.
