@@ -94,7 +94,7 @@ class Int8Product:
 def _exact_parts(weight: Tensor) -> tuple[Tensor, ...]:
     """A weight [out, in] cut so that all sums are whole numbers of float32; mostly one part."""
     for n in range(1, weight.shape[1] + 1):
-        parts = weight.chunk(n, 1)
+        parts: tuple[Tensor, ...] = weight.chunk(n, 1)
         if all(_largest_sum(part) * 2 * MIDDLE < 2**24 for part in parts):
             break
     return parts
@@ -102,7 +102,7 @@ def _exact_parts(weight: Tensor) -> tuple[Tensor, ...]:
 
 def _largest_sum(weight: Tensor) -> int:
     """An upper bound on the sum of a row's absolute values; exact for long rows."""
-    longest = 127 * weight.shape[1]
+    longest: int = 127 * weight.shape[1]
     if longest * 2 * MIDDLE < 2**24:
         return longest
     return int(weight.abs().sum(1, dtype=torch.int32).max())
@@ -190,7 +190,7 @@ def packed_product() -> Pack | None:
     return min(seconds, key=seconds.__getitem__, default=None)
 
 
-class Int8Linear(nn.Module):
+class Int8Linear(nn.Module):  # type: ignore[misc]
     """A linear layer with a weight of 8 bits, which multiplies as `nn.Linear` does until packed."""
 
     weight: Tensor
@@ -218,7 +218,7 @@ class Int8Linear(nn.Module):
         return y.view(*x.shape[:-1], self.out_features)
 
 
-class Int8Embedding(nn.Module):
+class Int8Embedding(nn.Module):  # type: ignore[misc]
     """The vectors of tokens in 8 bits, multiplied by a factor (1 in most models)."""
 
     weight: Tensor

@@ -43,8 +43,8 @@ class Matrix:
                 return torch.mm(x, self._transposed)
             return torch.addmm(added, x, self._transposed)
         if added is not None and added.ndim == 2:
-            return self._linear.binary(x, added, self._packed, None, "add")  # type: ignore[no-any-return]
-        return self._linear(x, self._packed, added, "none", [], "")  # type: ignore[no-any-return]
+            return self._linear.binary(x, added, self._packed, None, "add")
+        return self._linear(x, self._packed, added, "none", [], "")
 
 
 @cache
@@ -67,11 +67,11 @@ def packed_product() -> tuple[Callable[..., Tensor], Any] | None:
 
 
 def _packs(weight: Tensor) -> bool:
-    return (
+    return bool(
         weight.numel() >= PACK_FROM
         and weight.device.type == "cpu"
         and weight.dtype == torch.float32
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.mkldnn.is_available()
         and torch.backends.cpu.get_cpu_capability().startswith("AVX")
     )
 

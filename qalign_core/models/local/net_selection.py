@@ -85,7 +85,7 @@ def _error(net: Net, probe: Sequence[int], expected: Tensor) -> float:
     logits += [_decode(net, probe[i], i, beside=kept and i % 2 == 0) for i in range(n - decoded, n)]
     for row in (0, 1):
         net.clear(row)
-    return (torch.stack(logits) - expected[-len(logits) :]).abs().max().item()
+    return float((torch.stack(logits) - expected[-len(logits) :]).abs().max())
 
 
 def _decode(net: Net, token: int, at: int, *, beside: bool = False) -> Tensor:

@@ -56,7 +56,7 @@ class HFNet(KVNet):
             past_key_values=self._cache,
             use_cache=True,
         )
-        return out.logits[:, 0]  # type: ignore[no-any-return]
+        return out.logits[:, 0]
 
     def _masks(self, plan: Plan) -> Tensor | dict[str, Tensor]:
         """The mask of the layers, by their kind if there are two."""
@@ -124,7 +124,7 @@ class PlainNet(Net):
         self._states[row] = {name: out[name] for name in _STATES if out.get(name) is not None}
         self._ids[row] += tokens
         self._last[row] = out.logits[0, -1]
-        return out.logits[0, -needed:]  # type: ignore[no-any-return]
+        return out.logits[0, -needed:]
 
     def clear(self, row: int) -> None:
         """Forget a row."""
