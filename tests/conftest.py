@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
 import pytest_asyncio
 from browser import PATIENCE, chromium, hear, lead_to_watch, require_browser, serve, standalone
@@ -100,6 +101,7 @@ def pytest_collection() -> Iterator[Any]:
 def pytest_collection_finish() -> None:
     """Collect no garbage among what is imported and collected: it takes 7 % of the processor."""
     gc.freeze()
+    forks.listen()  # before there are threads
     gc.enable()
 
 

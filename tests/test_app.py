@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from itertools import pairwise
@@ -17,6 +17,7 @@ import gradio as gr
 import httpx
 import pytest
 from browser import PATIENCE, serve
+from forks import START_APP, Program
 from gradio.state_holder import SessionState
 from gradio_client import Client
 from gradio_client.exceptions import AppError, ValidationError
@@ -470,26 +471,16 @@ MISTAKES = [
     ({"QALIGN_MCP": "yes"}, [], "QALIGN_MCP must be 1 or 0, got 'yes'"),
     ({"QALIGN_PATCHES": "off"}, [], "QALIGN_PATCHES must be 1 or 0, got 'off'"),
 ]
-START_EACH = """import app, gc, json, os, runpy, sys
-gc.freeze()
-out, cases = sys.argv[1], json.loads(sys.argv[2])
-for k, (environment, arguments) in enumerate(cases):
-    if not os.fork():
-        os.dup2(os.open(f"{out}/{k}", os.O_WRONLY | os.O_CREAT), 2)
-        os.environ |= environment
-        sys.argv = ["app.py", *arguments]
-        runpy.run_path("app.py", run_name="__main__")
-    print(os.waitstatus_to_exitcode(os.wait()[1]))"""
-"""Start the app once per case, each in a process of its own that has the imports already."""
 
 
 def test_what_the_operator_gets_wrong_is_one_sentence(tmp_path):
-    cases = json.dumps([case for *case, _ in MISTAKES])
-    command = [sys.executable, "-c", START_EACH, str(tmp_path), cases]
-    codes = subprocess.check_output(command, cwd=ASSETS.parent, text=True, timeout=600).split()
-    assert codes == ["1"] * len(MISTAKES)
-    for k, (*_, sentence) in enumerate(MISTAKES):
-        text = (tmp_path / str(k)).read_text("utf-8")
+    for environment, arguments, sentence in MISTAKES:
+        with (tmp_path / "errors").open("w+") as errors:
+            how = {"env": {**os.environ, **environment}, "stderr": errors.fileno()}
+            with Program(*arguments, code=START_APP, **how) as process:
+                assert process.wait() == 1
+            errors.seek(0)
+            text = errors.read()
         assert text.startswith(f"app.py: {sentence}")
         assert text.count("\n") == 1
 

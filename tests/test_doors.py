@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +14,7 @@ import gradio as gr
 import httpx
 import pytest
 import uvicorn
-from house import changed_copy
+from house import changed_copy, run_script
 from tiny_models import save
 from toys import PROMPT, ToyLM, ToyRM
 
@@ -56,16 +53,8 @@ def house(tmp_path_factory):
     )
     for name in ("docs", "tests"):
         (root / name).symlink_to(ROOT / name)
-    result = subprocess.run(
-        [sys.executable, ROOT / "tests" / "doors_client.py", root, "patience", "5"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
+    script = root / "tests" / "doors_client.py"
+    return json.loads(run_script(root, script, str(root), "patience", "5").splitlines()[-1])
 
 
 def test_a_setting_that_is_one_line_more_is_an_option_of_the_commands(house):

@@ -6,12 +6,11 @@ No GPU and no ZeroGPU hardware is here: `tests/zero_gpu/spaces.py` stands in for
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from house import run_script
 from tiny_models import save
 
 from components.session.gpu import draw, on_gpu
@@ -20,43 +19,20 @@ from components.session.offer import needs_gpu
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).resolve().parent
-FORK_EACH = """import gc, os, runpy, sys, types
-from components.gradio_patches import without_stub_files
-with without_stub_files():
-    import gradio
-import transformers.models.llama.modeling_llama
-gc.freeze()
-zero_gpu, *sys.argv = sys.argv[1:]
-for lent in (True, False):
-    if not (child := os.fork()):
-        if lent:
-            sys.path.insert(0, zero_gpu)
-        else:
-            sys.modules["spaces"] = types.SimpleNamespace(GPU=lambda function: function)
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        break
-    assert os.waitpid(child, 0)[1] == 0"""
-"""Runs `gpu_client.py` twice, each in a process of its own that has the imports already."""
+HARDWARE = (
+    f"sys.path.insert(0, {str(TESTS / 'zero_gpu')!r})",
+    "sys.modules['spaces'] = type('spaces', (), {'GPU': staticmethod(lambda function: function)})",
+)
+"""The code that provides the package: of ZeroGPU, and of any other."""
 
 
 @pytest.fixture(scope="module")
 def replies(tmp_path_factory):
     """What `gpu_client.py` said on ZeroGPU hardware, and with the package on any other."""
     folder = save(tmp_path_factory.mktemp("lm"), "llama")
-    result = subprocess.run(
-        [sys.executable, "-c", FORK_EACH, TESTS / "zero_gpu", TESTS / "gpu_client.py", folder],
-        cwd=TESTS.parent,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, [TESTS, TESTS.parent])),
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return [json.loads(line) for line in result.stdout.splitlines()[-2:]]
+    client = TESTS / "gpu_client.py"
+    texts = [run_script(TESTS.parent, client, str(folder), first=code) for code in HARDWARE]
+    return [json.loads(text.splitlines()[-1]) for text in texts]
 
 
 def steps_of(run):

@@ -7,14 +7,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from browser import ROOT
+from forks import START_APP, Program
 
 from components.common.form import USUAL
 from components.common.new_problem import list_kinds
@@ -227,15 +226,13 @@ async def test_the_app_starts_with_own_material_and_shows_it(visit, tone):
     tasks = tone.parent / "tasks"
     tasks.mkdir()
     (tasks / "sums.jsonl").write_text('{"prompt": "One and one?", "answer": "2"}')
-    process = subprocess.Popen(
-        [sys.executable, "app.py", "--lessons", tone, "--tasks", tasks],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
+    with (
+        (tone.parent / "errors").open("w+") as errors,
+        Program(
+            *("--lessons", str(tone), "--tasks", str(tasks)),
+            code=START_APP, stderr=errors.fileno(),
+        ) as process,
+    ):  # fmt: skip
         line = process.stdout.readline()
         address = line.removeprefix("QAlign Explorer: ").split(" ")[0].strip()
         room = httpx.get(f"{address}room", timeout=60).text
@@ -255,7 +252,5 @@ async def test_the_app_starts_with_own_material_and_shows_it(visit, tone):
         await page.wait_for_function(
             f"document.querySelector('.qp').qalign.text.startsWith({json.dumps(HEADER)})"
         )
-    finally:
-        process.terminate()
-        _, errors = process.communicate(timeout=60)
-    assert errors.startswith("app.py: left out: 2-broken.toml:1: this is not TOML")
+        errors.seek(0)
+        assert errors.read().startswith("app.py: left out: 2-broken.toml:1: this is not TOML")

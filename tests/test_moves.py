@@ -6,18 +6,15 @@ import asyncio
 import itertools
 import json
 import math
-import os
 import shlex
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from finite import TableReward, correlated_reward, letters
+from forks import Program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
@@ -311,13 +308,13 @@ ENGINES_CHAINS += [
 @pytest.mark.slow
 @pytest.mark.parametrize(("move", "sharpness"), ENGINES_CHAINS)
 async def test_the_engines_chain_samples_the_target(move, sharpness):
-    """300 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
+    """150 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
     parts = move_of(parse_moves(move), LM)
     target = Target(1.0, sharpness)
     chain = exact_chain(LM, correlated_reward, target, Rule(move=parts))
     after = chain.after(30)
     assert total_variation(after, chain.target) < 0.05
-    states = await last_states(300, move=move, sharpness=sharpness)
+    states = await last_states(150, move=move, sharpness=sharpness)
     assert chi_square_p(states, after) > 1e-4
     assert chi_square_p(states, exact_chain(LM, correlated_reward, Target(0.3)).target) < 1e-12
 
@@ -375,16 +372,8 @@ asyncio.run(draw_into(Path(sys.argv[1]), wait))
 async def test_the_chain_of_blocks_follows_the_target_alone_in_company_and_after_a_kill(tmp_path):
     """120 chains of 25 steps, killed after 1,500 lines; the seed is fixed."""
     path = tmp_path / "run.jsonl"
-    here = str(Path(__file__).parent)
-    paths = os.pathsep.join((here, str(Path(here).parent)))
-    command = [sys.executable, "-c", CLIENT, str(path)]
-    killed = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": paths},
-    )  # fmt: skip
-    assert killed.stdout.readline() == b"there\n"
-    killed.kill()
-    killed.communicate()
+    with Program(str(path), code=CLIENT) as killed:
+        assert killed.stdout.readline() == "there\n"
     assert killed.returncode == -signal.SIGKILL
     begun = load_trace(path)
     assert {len(chain) for chain in begun.chains.values()} <= {*range(1, MANY.steps)}

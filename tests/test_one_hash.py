@@ -12,12 +12,11 @@ import hashlib
 import os
 import random
 import re
-import subprocess
-import sys
 import termios
 from pathlib import Path
 
 import pytest
+from forks import Program
 
 from components.session.drawing import draw_run
 from components.session.runs import Runs
@@ -130,15 +129,23 @@ def problems(tmp_path: Path) -> str:
 OPTIONS = ["--seed", "3", "--chains", "2", "--steps", "5", "--pool", "6"]
 
 
-@pytest.mark.slow
+TWO_THREADS = """
+import sys, torch
+from qalign_study.commands import main
+torch.set_num_threads(2)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 async def test_drawn_by_two_processes_of_which_one_is_killed(
     alone: Trace, problems: str, tmp_path: Path
 ) -> None:
+    """The other process has another number of threads."""
     out = tmp_path / "out"
     command = ["run", "--prompts", problems, "--out", str(out), "--at-once", "1", *OPTIONS]
     screen, terminal = os.openpty()  # a bar that counts draws appears on a terminal only
     termios.tcsetwinsize(terminal, (24, 80))
-    other = subprocess.Popen([sys.executable, "-m", "qalign_study", *command], stderr=terminal)
+    other = Program(*command, code=TWO_THREADS, stderr=terminal)
     os.close(terminal)
     try:
         output = b""
@@ -161,13 +168,13 @@ DOORS = {
     "run": "run --quiet --out {out}",
     "run of a set": "run --prompts {set} --quiet --out {folder}",
     "compare": "compare --out {out}",
-    "evaluate": "evaluate --task {set} --budget 16 --problems 1 --out {folder}",
+    "evaluate": "evaluate --task {set} --budget 8 --problems 1 --out {folder}",
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_at_every_door_of_the_command_line(
-    expected: str, problems: str, tmp_path: Path, door: str
+    alone: Trace, problems: str, tmp_path: Path, door: str
 ) -> None:
     out, folder = tmp_path / "run.jsonl", tmp_path / "folder"
     command = DOORS[door].format(out=out, set=problems, folder=folder).split()
@@ -175,24 +182,26 @@ def test_at_every_door_of_the_command_line(
     if door == "compare":
         options, wanted = OPTIONS[:6], RUN.with_changes(pool=4096, matched="pool")
     elif door == "evaluate":
-        options, wanted = OPTIONS[:4], RUN.with_changes(pool=16, steps=16 * 192, matched="chain")
+        options, wanted = OPTIONS[:4], RUN.with_changes(pool=8, steps=8 * 192, matched="chain")
     if "{set}" not in DOORS[door]:
         options = [*options, "--prompt", PROBLEM.prompt, "--reference", "17"]
     assert main([*command, *options]) == 0
     trace = load_trace(folder / "00000.jsonl" if "{folder}" in DOORS[door] else out)
-    assert fingerprint(trace) == expected
-    assert fingerprint(trace, WHOLE) == fingerprint(asyncio.run(draw_trace(wanted)), WHOLE)
+    assert fingerprint(trace) == fingerprint(alone)
+    whole = alone if wanted == RUN else asyncio.run(draw_trace(wanted))
+    assert fingerprint(trace, WHOLE) == fingerprint(whole, WHOLE)
 
 
 @pytest.mark.parametrize("page", ["watch", "compare"])
-async def test_on_the_pages(expected: str, page: str) -> None:
+async def test_on_the_pages(alone: Trace, page: str) -> None:
     runs = Runs(Limits())
     wanted = RUN if page == "watch" else RUN.with_changes(matched="pool", pool=1024)
     async for view in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
         text = view.text
     trace = parse_trace(text)
-    assert fingerprint(trace) == expected
-    assert fingerprint(trace, WHOLE) == fingerprint(await draw_trace(wanted), WHOLE)
+    assert fingerprint(trace) == fingerprint(alone)
+    whole = alone if wanted == RUN else await draw_trace(wanted)
+    assert fingerprint(trace, WHOLE) == fingerprint(whole, WHOLE)
 
 
 @pytest.mark.recorded

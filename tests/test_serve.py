@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import pytest
 import uvicorn
 from added_rules import ADDED, added_rule
 from browser import serve
+from forks import Program
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError
 from tiny_models import save
@@ -393,13 +392,8 @@ def test_a_client_shows_the_sentence_of_an_error(embedded, connect):
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
     """`qalign serve` as a process on a free port; yields its address."""
-    command = [sys.executable, "-m", "qalign_study", "serve", "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().partition("/v1 answers as embedded/qalign, ")[0]
-        finally:
-            process.terminate()
+    with Program("serve", "--port", "0", *options) as process:
+        yield process.stdout.readline().partition("/v1 answers as embedded/qalign, ")[0]
 
 
 @pytest.mark.slow

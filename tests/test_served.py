@@ -6,12 +6,11 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
-import sys
 from collections import deque
 
 import pytest
 from fake_server import EOS, IDS, SCORES, FakeServer
+from forks import Program
 from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
@@ -544,7 +543,7 @@ def test_processes_with_servers_of_their_own_one_killed_fill_a_folder_as_one_doe
 
     def worker(at):
         at.faults.extend([""] * 12 + ["slow"])
-        process = subprocess.Popen([sys.executable, "-m", "qalign_study", *command(at, "shared")])
+        process = Program(*command(at, "shared"))
         assert at.stuck.wait(120)  # it holds a problem, and waits for its server
         return process
 
