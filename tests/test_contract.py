@@ -7,6 +7,7 @@ import asyncio
 import math
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from finite import letters
 from scipy.stats import chisquare
 from tiny_models import KEEPING, LANGUAGE_MODELS, REWARD_MODELS, save
 
+from qalign_core import contract
 from qalign_core.assets import ASSETS
 from qalign_core.contract import (
     LAWS,
@@ -40,7 +42,7 @@ from qalign_study.exact.enumerable import EnumerableLM
 
 pytestmark = pytest.mark.slow
 
-PROMPT = "Mia has 12 books. How many?"
+PROMPT = "How many?"
 LIMIT = 14
 FALSE_ALARM = 1e-4
 REWARD = FunctionReward(lambda prompt, text: len(text))
@@ -130,7 +132,13 @@ async def run_law(law, lm, rm=None):
         return False, str(error)
 
 
-async def test_a_language_model_obeys_every_law(lm):
+@pytest.fixture
+def fewer_draws(monkeypatch):
+    """Less than the draws of `qalign check`, by which broken models fail all the same."""
+    monkeypatch.setattr(contract, "N_DRAWS", 400)
+
+
+async def test_a_language_model_obeys_every_law(lm, fewer_draws):
     for law in (verify_seed, verify_prefix, verify_log_probs, verify_limit):
         holds, evidence = await run_law(law, lm)
         assert holds, (law.__name__, evidence)
@@ -146,8 +154,8 @@ async def draws(lm, n, prefix=(), first_seed=0, prompt=PROMPT):
 async def test_a_batch_gives_what_single_requests_give(lm):
     together = await draws(lm, 24)
     ids = lm.encode(PROMPT)
-    alone = [await lm.extend(ids, (), seed=seed) for seed in range(24)]
-    assert together == alone
+    alone = [await lm.extend(ids, (), seed=seed) for seed in range(8)]
+    assert together[:8] == alone
 
 
 def eos_of(lm):
@@ -155,7 +163,7 @@ def eos_of(lm):
 
 
 async def test_the_last_token_counts_and_is_eos_exactly_if_finished(lm):
-    for response in await draws(lm, 60):
+    for response in await draws(lm, 30):
         eos = lm.engine.eos if hasattr(lm, "engine") else eos_of(lm)
         ends = [token in eos for token in response.tokens]
         assert not any(ends[:-1])
@@ -428,6 +436,9 @@ async def test_the_longest_conversation_is_scored_whole_and_a_longer_one_refused
 # Controls: a model that breaks a law fails it
 
 
+letters_up_to = cache(letters)
+
+
 class Broken:
     """A finite model whose every response `change` sees before anybody else."""
 
@@ -472,11 +483,11 @@ async def half_as_sure(self, ids, prefix, seed):
 
 
 async def limit_from_the_cut(self, ids, prefix, seed):
-    return await letters(self.max_new_tokens + len(prefix)).extend(ids, prefix, seed=seed)
+    return await letters_up_to(self.max_new_tokens + len(prefix)).extend(ids, prefix, seed=seed)
 
 
 async def cut_early(self, ids, prefix, seed):
-    return await letters(max(4, len(prefix) + 1)).extend(ids, prefix, seed=seed)
+    return await letters_up_to(max(4, len(prefix) + 1)).extend(ids, prefix, seed=seed)
 
 
 async def untold(self, ids, prefix, seed):
@@ -501,7 +512,7 @@ async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
         (verify_limit, cut_early),
     ],
 )
-async def test_a_broken_language_model_fails_its_law(law, change):
+async def test_a_broken_language_model_fails_its_law(law, change, fewer_draws):
     holds, evidence = await run_law(law, Broken(change))
     assert holds is False, evidence
 
@@ -590,7 +601,7 @@ async def test_a_finding_per_law_and_an_error_is_a_failure():
 
 @pytest.mark.parametrize(("source", "status"), [("length:12", 0), ("rules.py:twice", 1)])
 def test_the_command_prints_a_line_per_law_and_exits_with_one_if_one_fails(
-    source, status, tmp_path, capsys, monkeypatch
+    source, status, tmp_path, capsys, monkeypatch, fewer_draws
 ):
     (tmp_path / "rules.py").write_text(
         "calls = []\ndef twice(prompt, text):\n    calls.append(1)\n    return len(calls)\n"

@@ -1,19 +1,16 @@
 """The decode engine's promises: the same bits in any company, nothing computed twice, fairness."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
+from functools import cache
 
 import pytest
 import torch
 import transformers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import TEMPLATE, save
+from tiny_models import TEMPLATE, save, tokenizer
 
-from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.concurrent import run_chains
 from qalign_core.context import BACKGROUND, RUN
@@ -23,12 +20,11 @@ from qalign_core.models.local import llama_net as net_llama
 from qalign_core.models.local.engine import HFLanguageModel, draw, restrict, uniforms
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import ASIDE_SHARE, Worker, as_engine_error
-from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
 
 PROMPT = "What is 12 + 5?"
-STEPS = 12
+STEPS = 6
 OTHER = "Name three colours, and say why you chose them."
 
 
@@ -87,13 +83,13 @@ async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_o
     alone = await trajectory(lm, rm)
 
     in_company = []
-    async for step in run_chains(lm, rm, PROMPT, n_chains=16, beta=0.7, steps=STEPS, seed=11):
+    async for step in run_chains(lm, rm, PROMPT, n_chains=8, beta=0.7, steps=STEPS, seed=11):
         if step.chain == 3:
             in_company.append(step)
     assert bits(in_company) == alone
 
-    hot = lm.with_sampling(Sampling(temperature=2.0, top_p=0.9, max_new_tokens=60))
-    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=4, seed=k) for k in range(18)]
+    hot = lm.with_sampling(Sampling(temperature=2.0, top_p=0.9, max_new_tokens=40))
+    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=2, seed=k) for k in range(18)]
     assert (await asyncio.gather(trajectory(lm, rm), *crowd))[0] == alone
     assert await trajectory(lm, rm) == alone
 
@@ -114,38 +110,6 @@ async def test_any_number_of_rows_can_be_in_use_at_once(rows, lm, folder):
 
     assert await draw_all(few) == await draw_all(lm)
     few.close()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (ASSETS / "models" / "rm").is_dir(), reason="the models are not built yet")
-async def test_the_embedded_pair_gives_the_same_bits_in_another_process():
-    program = (
-        "import sys; from qalign_core import *\n"
-        "from qalign_core.registry import load_language_model, load_reward_model\n"
-        "from qalign_core.chain.merging import collect\n"
-        "from qalign_core.chain.concurrent import run_chains\n"
-        "lm, rm = load_language_model(rows=8), load_reward_model()\n"
-        f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=6, beta=1.0,"
-        " steps=6, seed=3))\n"
-        "print([(s.t, s.proposal.response.tokens, float(s.proposal.reward).hex())"
-        " for s in steps if s.chain == 1])\n"
-    )
-    lm, rm = load_language_model(), load_reward_model()
-    here = [
-        (s.t, s.proposal.response.tokens, float(s.proposal.reward).hex())
-        async for s in run_chains(lm, rm, PROMPT, n_chains=2, beta=1.0, steps=6, seed=3)
-        if s.chain == 1
-    ]
-    there = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", program],
-        capture_output=True,
-        check=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ASSETS.parent), "OMP_NUM_THREADS": "2"},
-    )
-    assert there.stdout == f"{here}\n"
-    assert len(here) == 7
 
 
 def test_the_check_at_load_uses_the_threads_that_the_engine_will_use(folder):
@@ -468,11 +432,15 @@ def test_impossible_settings_are_refused(lm, changed):
 # Pieces
 
 
+@cache
+def byte_text():
+    return Text(tokenizer())
+
+
+@settings(max_examples=40)
 @given(st.text(max_size=12), st.lists(st.integers(0, 261), max_size=12))
 def test_pieces_join_to_the_text_whatever_the_bytes(tokens_of, noise):
-    from tiny_models import tokenizer
-
-    text = Text(tokenizer())
+    text = byte_text()
     ids = [*tokenizer()(tokens_of, add_special_tokens=False)["input_ids"], *noise]
     decoded, pieces = text.pieces(ids)
     assert len(pieces) == len(ids)

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 SEEDED = settings(
     derandomize=True,
     database=None,
-    max_examples=150,
+    max_examples=100,
     suppress_health_check=list(HealthCheck),
 )
 

@@ -49,7 +49,7 @@ def llama(folder):
 
 
 def lm_of(model, **options):
-    sampling = Sampling(max_new_tokens=16)
+    sampling = Sampling(max_new_tokens=10)
     return HFLanguageModel(
         model, Text(tokenizer()), id="tiny", sampling=sampling, rows=8, **options
     )
@@ -70,8 +70,8 @@ async def test_any_causal_model_runs_with_its_own_logits_and_the_same_bits_alone
     async def complete(seed, prefix=()):
         return await lm.engine.complete(ids, prefix, sampling=lm.sampling, seed=seed)
 
-    together = await asyncio.gather(*(complete(seed) for seed in range(12)))
-    assert [await complete(seed) for seed in range(12)] == together
+    together = await asyncio.gather(*(complete(seed) for seed in range(9)))  # of 8 rows
+    assert [await complete(seed) for seed in range(9)] == together
     for done in together[:4]:
         logits = plain(torch.tensor([[*ids, *done.tokens]])).logits[0, len(ids) - 1 : -1]
         expected = logits.log_softmax(-1)[range(len(done.tokens)), list(done.tokens)]

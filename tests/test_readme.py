@@ -95,6 +95,7 @@ def test_every_command_and_every_python_block_runs(
         if text in commands:
             few = text.replace(REPORT, f"qalign report {ROOT}/{SMALL} --csv ")
             few = re.sub(r"(--steps|--pool) 16\b", r"\1 8", few)
+            few = re.sub(r"(--problems|--last) 4\b", r"\1 2", few)
             python = f"python -m qalign_study {few.removeprefix('qalign ')}"
             words = shlex.split(few if few.startswith("python") else python, comments=True)
             monkeypatch.setattr(sys, "argv", words[2:])
