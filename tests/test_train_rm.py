@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from qalign_study.train.preferences import (
     pairs_of,
     split,
 )
-from qalign_study.train.reward_training import base_of, learn, measure_accuracy
+from qalign_study.train.reward_training import base_of, learn, measure_accuracy, settings_of
 from qalign_study.train.trainer import RECIPES, Recipe
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "sample-dont-search.tex"
@@ -236,9 +237,33 @@ async def test_a_folder_goes_on_with_the_settings_that_it_was_begun_with_and_no_
         settings = {"base": "nowhere", "max_length": 64, **changes}
         return await learn(PROBLEMS, tmp_path, Kinds(), Recipe(), **settings)
 
-    with pytest.raises(InvalidTask, match="0 of 0 problems"):  # nothing was drawn
-        await learn_with()
+    for max_length in (64, 65):  # no training began, so another one may
+        with pytest.raises(InvalidTask, match="0 of 0 problems"):
+            await learn_with(max_length=max_length)
+    begun = settings_of(PROBLEMS, Kinds(), Recipe(), base="nowhere", max_length=64, draws=0)
+    (tmp_path / "asked.json").write_text(json.dumps(begun))
     with pytest.raises(InvalidSetting, match="a training with max_length = 64, not 65"):
         await learn_with(max_length=65)
     (tmp_path / "report.json").write_text('{"pairs": 3}')
     assert await learn_with() == {"pairs": 3}
+
+
+def test_what_cannot_be_trained_is_refused_before_it_is_drawn(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training, "_PACKAGES", ())
+    (tmp_path / "asked.json").write_text('{"draws": 40}')
+    command = ["train-rm", "--problems", "2", "--samples", "4", "--out", str(tmp_path)]
+    for option, message in (
+        ("--samples=4", "draws = 40, not 42"),
+        ("--each=0", "--each must be a whole number >= 1"),
+        ("--precision=float16", "--precision must be float32 or bfloat16, got float16"),
+    ):
+        assert main([*command, option]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "samples").exists()
+
+
+@pytest.mark.parametrize(("batch", "at_once"), [(5, 2), (6, 4), (16, 4), (2, 4), (7, 3), (48, 16)])
+def test_a_step_learns_from_exactly_its_pairs(batch, at_once):
+    in_memory, passes = replace(Recipe(), batch=batch, pairs_at_once=at_once).passes
+    assert in_memory * passes == batch
+    assert in_memory <= at_once

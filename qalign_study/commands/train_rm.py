@@ -23,7 +23,13 @@ from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import task_of
 from qalign_study.sheet.text import format_value
 from qalign_study.train.preferences import Grade, Kinds
-from qalign_study.train.reward_training import SAMPLES, base_of, learn
+from qalign_study.train.reward_training import (
+    SAMPLES,
+    base_of,
+    check_unchanged,
+    learn,
+    settings_of,
+)
 from qalign_study.train.trainer import RECIPES, Recipe, check_installed
 
 _PAIRS = {
@@ -99,8 +105,14 @@ async def command(options: argparse.Namespace) -> None:
     base = base_of(run.lm, options.base)
     loaded = shared.load_set(options, options.problems)
     check_gradable(loaded.problems)
+    kinds = Kinds(options.each, options.suffix_pairs, options.solutions, options.changed_numbers)
+    reading = {"base": base, "max_length": options.max_length}
+    n_draws = len(loaded.problems) * (run.steps + 1 + run.pool)
+    if not options.only_draw:  # not after hours of drawing
+        settings = settings_of(loaded.problems, kinds, recipe, **reading, draws=n_draws)
+        check_unchanged(options.out, settings)
     models = shared.models_of(options, Grade(loaded.problems))
-    bar = progress_bar("draw", len(loaded.problems) * (run.steps + 1 + run.pool))
+    bar = progress_bar("draw", n_draws)
     await fill(options, models, run, loaded, bar, options.out / SAMPLES)
     if options.only_draw:
         return
@@ -108,10 +120,9 @@ async def command(options: argparse.Namespace) -> None:
     report = await learn(
         loaded.problems,
         options.out,
-        Kinds(options.each, options.suffix_pairs, options.solutions, options.changed_numbers),
+        kinds,
         recipe,
-        base=base,
-        max_length=options.max_length,
+        **reading,
         device=options.device,
         notify=lambda sentence: print(sentence, file=sys.stderr),
     )
@@ -131,5 +142,5 @@ def _print_report(report: Mapping[str, Any]) -> None:
         accuracy = report[name]
         ends = accuracy["value"], accuracy["low"], accuracy["high"]
         share = "none" if None in ends else format_value(Measured(*ends, accuracy["problems"]))
-        count = f"{accuracy['pairs']:,} of {accuracy['problems']:,} problems"
+        count = f"{accuracy['pairs']:,} pairs of {accuracy['problems']:,} problems"
         print(f"held-out {of} in order, %: {share}, {count}")

@@ -53,6 +53,44 @@ def base_of(lm: str, base: str | None) -> str:
     return source
 
 
+def settings_of(
+    problems: Sequence[Problem],
+    kinds: Kinds,
+    recipe: Recipe,
+    *,
+    base: str,
+    max_length: int,
+    draws: int,
+) -> Mapping[str, Any]:
+    """Return what decides the weights of a training, as its folder keeps it.
+
+    Raises:
+        InvalidSetting: a setting is out of range.
+    """
+    check_count("--each", kinds.each, 1)
+    check_count("--max-length", max_length, 2)
+    kept = {"base": base, "max_length": max_length, "set": digest_of(problems), "draws": draws}
+    return {**asdict(recipe.check()), **asdict(kinds), **kept}
+
+
+def check_unchanged(out: Path, settings: Mapping[str, Any]) -> None:
+    """Make sure that a training in this folder, if there is one, has the same settings.
+
+    Raises:
+        InvalidSetting: it has others.
+    """
+    if (there := content_of(out / SETTINGS, InvalidSetting)) is None:
+        return
+    old = _object(out / SETTINGS, there)
+    for name, wanted in settings.items():
+        if old.get(name, wanted) != wanted:
+            raise InvalidSetting(
+                f"{out} has a training with {name} = {short_repr(old.get(name))}, not "
+                f"{wanted}; give the same settings, or another --out (a copy of {out / SAMPLES} "
+                "in it spares the drawing)"
+            )
+
+
 async def learn(
     problems: Sequence[Problem],
     out: Path,
@@ -81,15 +119,10 @@ async def learn(
     """
     from qalign_core.models.loading import load_text  # and torch with it
 
-    recipe.check()
-    check_count("--each", kinds.each, 1)
-    check_count("--max-length", max_length, 2)
     traces = dict(traces_of(out / SAMPLES, len(problems)))
-    settings = {
-        **{"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)},
-        "draws": sum(len(trace.pool) + len(trace.steps) for trace in traces.values()),
-    }
-    _join(out, {**asdict(recipe), **settings})
+    draws = sum(len(trace.pool) + len(trace.steps) for trace in traces.values())
+    settings = settings_of(problems, kinds, recipe, base=base, max_length=max_length, draws=draws)
+    check_unchanged(out, settings)
     if (report_bytes := content_of(out / REPORT, InvalidSetting)) is not None:
         return _object(out / REPORT, report_bytes)
     groups = [grade_trace(problems[place], trace) for place, trace in traces.items()]
@@ -107,6 +140,8 @@ async def learn(
             f"{cut.n_cut} pairs were cut to {max_length:,} tokens, and {cut.n_equal} left out "
             "that are equal then; raise --max-length to read them whole"
         )
+    # kept from here on: whatever was refused above may be asked again in another way
+    write_whole(out / SETTINGS, json.dumps(settings, indent=1, sort_keys=True).encode())
     trained = train(base, cut.pairs, recipe, out, device=device, notify=notify)
     notify(f"{trained.steps} steps in {trained.seconds:,.0f} s; measuring")
     unload(str(out))  # what it was before
@@ -142,21 +177,6 @@ async def measure_accuracy(rm: RewardModel, held: Sequence[GradedTexts]) -> Mapp
         n = share.n if share else 0
         accuracies[name] = {**kept, "problems": n, "pairs": sum(map(len, read))}
     return accuracies
-
-
-def _join(out: Path, settings: Mapping[str, Any]) -> None:
-    """Begin a training, or make sure that the one there is the same."""
-    there = content_of(out / SETTINGS, InvalidSetting)
-    if there is None:
-        write_whole(out / SETTINGS, json.dumps(settings, indent=1, sort_keys=True).encode())
-        return
-    old = _object(out / SETTINGS, there)
-    for name, wanted in settings.items():
-        if old.get(name, wanted) != wanted:
-            raise InvalidSetting(
-                f"{out} has a training with {name} = {short_repr(old.get(name))}, not "
-                f"{wanted}; give the same settings, or another --out"
-            )
 
 
 def _object(path: Path, content: bytes) -> Mapping[str, Any]:

@@ -45,11 +45,17 @@ class Recipe:
     weight_decay: float = _setting(0.0, "weight decay of AdamW")
     epochs: float = _setting(1.0, "passes over the pairs", max=1000, above=True)
     batch: int = _setting(16, "pairs per step", 1)
-    pairs_at_once: int = _setting(4, "pairs in memory at once", 1)
+    pairs_at_once: int = _setting(4, "pairs in memory at once, at most", 1)
     lora: int = _setting(16, "rank of LoRA; 0 trains the weights themselves")
     precision: str = _setting("float32", "bfloat16 or float32, for computing; weights are float32")
     validation: float = _setting(0.05, "share of problems held out", max=0.5, above=True)
     seed: int = 7
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """The pairs in memory at once, and how often; together exactly the pairs of a step."""
+        at_once = max(n for n in range(1, self.pairs_at_once + 1) if self.batch % n == 0)
+        return at_once, self.batch // at_once
 
     def check(self) -> Self:
         """Return this recipe if it can be.
@@ -57,6 +63,8 @@ class Recipe:
         Raises:
             InvalidSetting: one sentence for the first setting that cannot be.
         """
+        if self.precision not in (known := ("float32", "bfloat16")):
+            raise InvalidSetting(f"--precision must be {' or '.join(known)}, got {self.precision}")
         for each in fields(self):
             value, name = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
             if not each.metadata or isinstance(value, str):
@@ -212,7 +220,7 @@ def _trl_config(recipe: Recipe, out: Path, device: str, n_pairs: int, *, is_larg
     from trl import RewardConfig
 
     n_steps = math.ceil(math.ceil(n_pairs / recipe.batch) * recipe.epochs)
-    at_once = min(recipe.pairs_at_once, recipe.batch)
+    at_once, passes = recipe.passes
     return RewardConfig(
         output_dir=str(out / CHECKPOINTS),
         learning_rate=recipe.learning_rate,
@@ -221,7 +229,7 @@ def _trl_config(recipe: Recipe, out: Path, device: str, n_pairs: int, *, is_larg
         weight_decay=recipe.weight_decay,
         num_train_epochs=recipe.epochs,
         per_device_train_batch_size=at_once,
-        gradient_accumulation_steps=max(1, recipe.batch // at_once),
+        gradient_accumulation_steps=passes,
         bf16=recipe.precision == "bfloat16",
         max_length=None,  # TRL would drop what is longer; all is cut or refused before
         gradient_checkpointing=is_large,
