@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from io import BytesIO
 
 import pytest
 from browser import find_violations
 from PIL import Image
+from test_controls import LOOK
 from test_dictionary import contrast
 from test_page_mistakes import API, STILL
 
@@ -16,6 +18,10 @@ READY = {
     "lab": "#lab-target .main-svg",
     "results": "#results-beta svg.chart",
 }
+SAVING = f"""[...document.querySelectorAll(".q-save")].map((line) => [line.textContent,
+  ...[...line.querySelectorAll("button")].flatMap({LOOK}),
+  getComputedStyle(line).fontSize, getComputedStyle(line).justifyContent].join("|"))"""
+"""How the buttons look that save the figures of a page."""
 EMPTIED = """seen => seen.forEach((name) => {
     document.getElementById(`tab-${name}`).replaceChildren();
 })"""
@@ -48,7 +54,9 @@ of its other states: each change of width draws the page again."""
 @pytest.mark.slow
 @pytest.mark.parametrize("looks", ["first", pytest.param("others", marks=pytest.mark.alike)])
 @pytest.mark.asyncio(loop_scope="session")
-async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed_results, looks):
+async def test_axe_finds_nothing_on_any_page_in_any_state_and_figures_are_saved_by_like_buttons(
+    visit, toy_app, summed_results, looks
+):
     page = await visit(toy_app)
     fold = "document.querySelector('#{} .q-fold button').click()".format
     # what is done, and what it shows; a page's first is looked at as a whole
@@ -63,7 +71,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed
         "results": [("0", "body")],
     }  # fmt: skip
     of_page, of_states = LOOKS[looks]
-    violations = set()
+    violations, saving = set(), defaultdict(list)
     for name, states in opened.items():
         await page.click(f"#tab-{name}-button")
         await page.wait_for_selector(READY[name], state="attached")
@@ -80,8 +88,11 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app, summed
                 report = await find_violations(page, part, only)
                 violations |= {(name, rule, html) for rule, html in report}
                 assert await page.locator(".modebar-btn >> visible=true").count() == 0
+                if part == "body":
+                    saving[width, dark] += await page.evaluate(SAVING)
                 if dark and part == "body" and name in FAINT:
                     assert stands_out(await page.locator(FAINT[name]).screenshot()) >= 3, name
         await page.set_viewport_size({"width": 1280, "height": 900})
         await page.evaluate("QAlignShell.drawer(false)")
     assert sorted(violations) == []
+    assert all(len(lines) >= 8 and len(set(lines)) == 1 for lines in saving.values())

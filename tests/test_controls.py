@@ -6,18 +6,7 @@ import pytest
 from browser import API, standalone
 from traces import toy_trace
 
-from qalign_study.lessons.files import load_lessons
-
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-async def test_leaving_the_first_pass_starts_no_playback(visit, toy_app):
-    page = await visit(toy_app, first=True, moving=True)
-    await page.click(".learn-next")
-    await page.get_by_role("heading", name=load_lessons()["first-pass"].stops[1].title).wait_for()
-    await page.click(".learn-panel >> text=Skip")
-    await page.wait_for_selector(".learn-panel", state="detached")
-    assert not await page.evaluate(f"{API}.position.playing")
 
 
 @pytest.mark.parametrize("tab", ["hand", pytest.param("tokens", marks=pytest.mark.alike)])
@@ -117,26 +106,6 @@ async def test_the_main_buttons_of_all_pages_look_alike_and_so_do_the_others(wat
         assert await page.locator(".learn-back").first.evaluate(LOOK) == other
         assert other[0] != main[0]
         assert (await room.locator(".room-send").first.evaluate(LOOK))[:5] == main[:5]
-
-
-async def test_the_buttons_that_save_a_figure_look_alike_on_all_pages(watch):
-    page = watch
-    for name, figure in (
-        ("compare", "#compare .q-save"),
-        ("lab", ".lab .q-save"),
-        ("results", "#results-beta svg.chart"),
-    ):
-        await page.click(f"#tab-{name}-button")
-        await page.wait_for_selector(figure)
-    lines = "[...document.querySelectorAll('.q-save')]"
-    for width in (1280, 390):
-        await page.set_viewport_size({"width": width, "height": 900})
-        await page.evaluate(STILL)
-        looks = await page.evaluate(f"""{lines}.map((line) => [line.textContent,
-            ...[...line.querySelectorAll("button")].flatMap({LOOK}),
-            getComputedStyle(line).fontSize, getComputedStyle(line).justifyContent].join("|"))""")
-        assert len(looks) >= 8
-        assert len(set(looks)) == 1
 
 
 MOVE_PAGE = """() => {
