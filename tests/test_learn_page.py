@@ -188,7 +188,7 @@ async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
     assert await page.locator(".learn-panel").count() == 0
 
 
-async def test_the_first_visit_begins_with_the_first_pass_and_who_skips_it_is_asked_again(
+async def test_the_first_visit_begins_with_the_first_pass_until_it_is_refused_or_ended(
     visit, toy_app
 ):
     page = await visit(toy_app, first=True, moving=True)
@@ -201,32 +201,29 @@ async def test_the_first_visit_begins_with_the_first_pass_and_who_skips_it_is_as
     await page.keyboard.press("ArrowLeft")
     await titled(page, FIRST.stops[0].title)
     await page.click(".learn-panel >> text=Skip")
-    later = await visit_again(page, toy_app)
-    await walk(later, FIRST)
-    await tab_to(later, ".learn-foot .learn-quiet:not([hidden])")
-    await later.keyboard.press("Enter")
-    await later.wait_for_selector(".learn-panel", state="detached")
-    await later.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")
-    assert await later.evaluate(SEEN_IT)
-
-
-async def test_who_refuses_the_first_pass_is_not_asked_again_and_the_run_plays(visit, toy_app):
-    page = await visit(toy_app, first=True)
-    assert not await page.evaluate(SEEN_IT)
-    await page.click(".learn-panel >> text=Never again")
     await page.wait_for_selector(".learn-panel", state="detached")
-    assert not await page.evaluate(f"{API}.position.playing")  # since motion is unwanted
-    assert await page.evaluate(SEEN_IT)
-    await page.emulate_media(reduced_motion="no-preference")
+    assert not await page.evaluate(f"{API}.position.playing")  # leaving it starts no playback
+    await page.emulate_media(reduced_motion="reduce")
     later = await visit_again(page, toy_app)
-    await later.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
-    assert await later.query_selector(".learn-panel") is None
+    await titled(later, FIRST.stops[0].title)
+    assert not await later.evaluate(SEEN_IT)
+    await later.click(".learn-panel >> text=Never again")
+    await later.wait_for_selector(".learn-panel", state="detached")
+    assert not await later.evaluate(f"{API}.position.playing")  # since motion is unwanted
+    assert await later.evaluate(SEEN_IT)  # and whoever has is not asked: tests/test_controls.py
+    await later.evaluate("localStorage.clear()")
+    await later.emulate_media(reduced_motion="no-preference")
+    other = await visit_again(later, toy_app)
+    await walk(other, FIRST)
+    await tab_to(other, ".learn-foot .learn-quiet:not([hidden])")
+    await other.keyboard.press("Enter")
+    await other.wait_for_selector(".learn-panel", state="detached")
+    await other.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")
+    assert await other.evaluate(SEEN_IT)
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["step=5", *(pytest.param(q, marks=pytest.mark.alike) for q in ("tab=compare", "lab-beta=2"))],
-)
+@pytest.mark.alike  # of one with a step: tests/test_linked_settings.py
+@pytest.mark.parametrize("query", ["tab=compare", "lab-beta=2"])
 async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
     page = await visit(f"{toy_app}?{query}", first=True)
     await page.wait_for_function("document.querySelector('#learn-host')")
@@ -234,9 +231,10 @@ async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
 
 
 async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_accessible(
-    visit, toy_app
+    revisit, toy_app
 ):
-    page = await visit(f"{toy_app}?lesson=one-step", first=True)
+    page = await revisit(toy_app)
+    await begin(page, LESSONS["one-step"])
     await page.wait_for_selector(".learn-highlight")
     for dark in (False, True):
         await page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", dark)
@@ -393,7 +391,8 @@ async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_ch
         next(k for k, stop in enumerate(lesson.stops) if stop.ask and asks(stop.ask))
         for asks in (lambda ask: ask.fact == "mixed", lambda ask: ask.then.run == "stuck")
     )
-    page = await revisit(toy_app, height=800)
+    page = await revisit(toy_app)
+    await page.set_viewport_size({"width": 1280, "height": 800})
     await begin(page, lesson)
     await pass_by(page, lesson.stops[:halves])
     await titled(page, lesson.stops[halves].title)

@@ -94,11 +94,13 @@ async def test_a_server_that_does_not_answer_leaves_a_page_that_can_be_used(visi
     page.errors.clear()  # the browser's own notices of the request
 
 
-async def test_an_address_without_settings_holds_nothing_and_leads_to_its_step(
+async def test_an_address_without_settings_holds_nothing_and_leads_to_its_step_on_a_first_visit(
     visit, toy_app, held
 ):
-    page = await visit(f"{toy_app}?step=3")
+    page = await visit(f"{toy_app}?step=3", first=True)
     await page.wait_for_function(f"{API}.position.t === 3")
+    await page.wait_for_selector("#learn-host", state="attached")
+    assert await page.query_selector(".learn-panel") is None  # a link is not interrupted
     for _, parts in PARTS.values():
         assert await page.evaluate(OPEN, parts)
     held("continue")
