@@ -206,8 +206,8 @@ async def titled(page, entry):
     ],
     ids=["richest", "others"],
 )
-async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app, names):
-    page = await visit(toy_app)
+async def test_each_entry_opens_at_one_click_and_has_a_link(revisit, toy_app, names):
+    page = await revisit(toy_app)
     for name in names:
         entry = ENTRIES[name]
         await page.get_by_role("button", name="Gallery").click()
@@ -240,9 +240,9 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app, name
         pytest.param("?lesson=trust&stop=5", "stuck", marks=pytest.mark.alike),
     ],
 )
-async def test_run_it_live_draws_the_run_that_is_shown(visit, toy_app, address, name):
+async def test_run_it_live_draws_the_run_that_is_shown(visit, revisit, toy_app, address, name):
     header = load_trace(ENTRIES[name].path).header
-    page = await visit(f"{toy_app}{address}")
+    page = await (visit(f"{toy_app}{address}") if address else revisit(toy_app))
     if not address:
         await page.get_by_role("button", name="Gallery").click()
         await page.locator(f"[data-name='{name}']").click()

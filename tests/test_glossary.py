@@ -10,6 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 OPEN = ".q-meaning"
 PUT = """(markup) => {
+  document.querySelector("#here")?.remove();
   const here = document.createElement("p");
   here.id = "here";
   here.append(...new DOMParser().parseFromString(markup, "text/html").body.childNodes);
@@ -23,10 +24,8 @@ async def with_terms(page):
     return page.locator("#here [data-term=beta]"), page.locator("#here [data-term=wmv]")
 
 
-async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links_to_the_lab(
-    visit, toy_app
-):
-    page = await visit(toy_app)
+async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links_to_the_lab(watch):
+    page = watch
     beta, vote = await with_terms(page)
     await beta.hover()
     await page.locator(OPEN).get_by_text(ideas()["beta"].sentence).wait_for()
@@ -105,8 +104,8 @@ async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_
         await drawer.get_by_role("button", name="Close").click()
 
 
-async def test_a_meaning_ends_before_the_scroll_bar_of_its_page(visit, toy_app):
-    page = await visit(toy_app)
+async def test_a_meaning_ends_before_the_scroll_bar_of_its_page(watch):
+    page = watch
     _, vote = await with_terms(page)
     # this browser hides its bars: a window is as wide as the page and a bar
     await page.evaluate("() => { window.innerWidth = document.documentElement.clientWidth + 24; }")
@@ -116,3 +115,4 @@ async def test_a_meaning_ends_before_the_scroll_bar_of_its_page(visit, toy_app):
     await page.locator(OPEN).get_by_text(ideas()["wmv"].sentence).wait_for()
     box = await page.locator(OPEN).bounding_box()
     assert box["x"] + box["width"] <= await page.evaluate("document.documentElement.clientWidth")
+    await page.close()  # its window is said to be wider than it is

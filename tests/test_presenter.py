@@ -6,10 +6,11 @@ import asyncio
 import json
 
 import pytest
-from browser import API, find_violations
+from browser import API, find_violations, lead_to_watch
 from test_learn_page import begin
 from traces import toy_trace
 
+from qalign_core.assets import ASSETS
 from qalign_study.lessons.files import load_lessons
 from qalign_study.lessons.messages import check_prediction, fill_facts
 
@@ -48,11 +49,16 @@ async def present(visit, address: str, **how):
     return page
 
 
-async def present_lesson(page, lesson) -> None:
-    """Present a lesson from its beginning, in a page that may present another one."""
+async def end_presentation(page) -> None:
+    """Leave the presenter's view, if the page shows it."""
     if await page.locator(".pr-line").count():
         await page.keyboard.press("Escape")
         await page.wait_for_selector(".pr-line", state="detached")
+
+
+async def present_lesson(page, lesson) -> None:
+    """Present a lesson from its beginning, in a page that may present another one."""
+    await end_presentation(page)
     await begin(page, lesson)
     await page.keyboard.press("p")
     await page.wait_for_selector(".pr-line")
@@ -148,22 +154,6 @@ VISIBLE_PANELS = """async () => {
     .map((node) => node.getBoundingClientRect()).sort((a, b) => a.top - b.top)
     .map(({ top, bottom }) => [top, bottom]);
 }"""
-
-
-# "stuck" has four chains, of which the figures speak too
-@pytest.mark.parametrize(
-    ("run", "step"), [pytest.param("watch", 256, marks=pytest.mark.alike), ("stuck", 64)]
-)
-async def test_no_figure_covers_the_votes(visit, toy_app, run, step):
-    page = await present(visit, f"{toy_app}?run={run}&step={step}&present=1")
-    await at(page, step)
-    for width, height in ((1280, 720), (1920, 1080)):
-        await page.set_viewport_size({"width": width, "height": height})
-        await page.wait_for_function("(width) => innerWidth === width", arg=width)
-        for _ in range(FIGURES):
-            await page.keyboard.press("f")
-            votes, figure = await page.evaluate(VISIBLE_PANELS)
-            assert votes[1] <= figure[0], await page.get_attribute("html", "data-present")
 
 
 async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):
@@ -313,3 +303,25 @@ async def test_an_axis_names_the_largest_number_that_a_question_asks_about(revis
     await page.keyboard.press("PageDown")
     await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('128')")
     await page.wait_for_selector(".pr-exhibit [role=img] .room-tick:text-is('8')")
+
+
+# "stuck" has four chains, of which the figures speak too
+@pytest.mark.parametrize(
+    ("run", "step"), [pytest.param("watch", 256, marks=pytest.mark.alike), ("stuck", 64)]
+)
+async def test_no_figure_covers_the_votes(revisit, toy_app, run, step):
+    page = await revisit(toy_app + BETA, width=1280, height=720)
+    await end_presentation(page)
+    await lead_to_watch(page)
+    text = (ASSETS / "runs" / f"{run}.jsonl").read_text(encoding="utf-8")
+    await page.evaluate(f"(text) => ({API}.open(text), {API}.seek({step}))", text)
+    await page.focus("#watch-player .qp")
+    await page.keyboard.press("p")
+    await at(page, step)
+    for width, height in ((1280, 720), (1920, 1080)):
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.wait_for_function("(width) => innerWidth === width", arg=width)
+        for _ in range(FIGURES):
+            await page.keyboard.press("f")
+            votes, figure = await page.evaluate(VISIBLE_PANELS)
+            assert votes[1] <= figure[0], await page.get_attribute("html", "data-present")
