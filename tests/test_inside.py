@@ -158,7 +158,7 @@ async def test_a_step_is_drawn_again_from_its_seed_its_chain_and_its_number(run)
     text = (ROOT / f"assets/runs/{run}.jsonl").read_text(encoding="utf-8")
     header, trace = text.splitlines()[0], parse_trace(text)
     *_, redraw = text_functions(Runs())
-    steps = [*trace.steps[:4], *trace.steps[-8:]]
+    steps = [*trace.steps[:4], *trace.steps[-4:]]
     assert {step.accepted for step in steps} == {True, False}
     for step in steps:
         reply = await redraw(request_of(header, step))
@@ -166,14 +166,13 @@ async def test_a_step_is_drawn_again_from_its_seed_its_chain_and_its_number(run)
         assert reply["accepted"] == step.accepted
         assert reply["reward"] == pytest.approx(step.proposal.reward, abs=1e-3)
     other = header.replace(f'"seed":{trace.header.run.seed}', '"seed":4242')  # the control
-    replies = [await redraw(request_of(other, step)) for step in steps]
-    same = [list(step.proposal.response.tokens) for step in steps]
-    assert [reply["tokens"] for reply in replies] != same
+    reply = await redraw(request_of(other, steps[0]))
+    assert reply["tokens"] != list(steps[0].proposal.response.tokens)
 
 
 async def test_a_step_of_a_sharper_target_is_judged_with_its_probability():
     *_, redraw = text_functions(Runs())
-    run = parse_trace(RECORDED).header.run.with_changes(sharpness=3.0, steps=12, pool=0)
+    run = parse_trace(RECORDED).header.run.with_changes(sharpness=3.0, steps=6, pool=0)
     lm, rm = embedded(run.sampling), load_reward_model("embedded")
     lines = [each async for each in record(lm, rm, run)]
     for step in [line.draw for line in lines if line.draw]:
