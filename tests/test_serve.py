@@ -348,9 +348,8 @@ both = pytest.mark.parametrize("connect", [talking, of_the_hub])
 NEXT = {"role": "user", "content": "Tom has 5 eggs and buys 7. How many?"}
 
 
-@both
-def test_a_second_turn_answers_the_last_message_and_tells_what_it_left_out(embedded, connect):
-    with connect(embedded[1]) as client:
+def test_a_second_turn_answers_the_last_message_and_tells_what_it_left_out(embedded):
+    with talking(embedded[1]) as client:
         first = ask(client, "embedded/qalign")
         reply = {"role": "assistant", "content": first.choices[0].message.content}
         second = ask(client, "embedded/qalign", messages=[QUESTION, reply, NEXT])
