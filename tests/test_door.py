@@ -165,20 +165,31 @@ def test_what_is_no_host_and_no_origin_is_told_to_the_operator(name, value):
         OriginPolicy.from_environment({name: f"good.example.org,{value}"[17 * (name[-1] == "S") :]})
 
 
+CHAT = "https://chat.example.org"
+
+
+@pytest.fixture(scope="module")
+def trusting() -> Iterator[str]:
+    """The app at an address of this machine that has no name, with a page that it trusts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QALIGN_ORIGINS", CHAT)
+        with served(server_name="127.0.0.2") as address:
+            yield address
+
+
 @pytest.mark.slow
-def test_a_class_joins_a_room_by_the_machines_own_address():
-    # 127.0.0.2 is an address of this machine that has no name of its own
-    with served(server_name="127.0.0.2") as address:
-        assert address.startswith("http://127.0.0.2:")
-        own = {"Origin": address.rstrip("/")}
-        lead = httpx.post(f"{address}room/open", json=SETTINGS, headers=own, timeout=60).json()
-        seat = httpx.post(f"{address}room/join", json={"code": lead["code"]}, headers=own).json()
-        follow, head = f"{address}room/follow?code={lead['code']}", bearer(seat["token"])
-        with httpx.stream("GET", follow, headers=head) as screen:
-            event = next(line for line in screen.iter_lines() if line.startswith("data: "))
-        assert json.loads(event.removeprefix("data: "))["mine"]["number"] == 1
-        other = httpx.get(f"{address}room", headers={"Host": "127.0.0.3"})
-        assert other.status_code == 421
+def test_a_class_joins_a_room_by_the_machines_own_address(trusting):
+    address = trusting
+    assert address.startswith("http://127.0.0.2:")
+    own = {"Origin": address.rstrip("/")}
+    lead = httpx.post(f"{address}room/open", json=SETTINGS, headers=own, timeout=60).json()
+    seat = httpx.post(f"{address}room/join", json={"code": lead["code"]}, headers=own).json()
+    follow, head = f"{address}room/follow?code={lead['code']}", bearer(seat["token"])
+    with httpx.stream("GET", follow, headers=head) as screen:
+        event = next(line for line in screen.iter_lines() if line.startswith("data: "))
+    assert json.loads(event.removeprefix("data: "))["mine"]["number"] == 1
+    other = httpx.get(f"{address}room", headers={"Host": "127.0.0.3"})
+    assert other.status_code == 421
 
 
 # Hosts that a proxy names.
@@ -295,25 +306,22 @@ async def test_what_a_page_may_send_unasked_opens_no_room(service, kind):
 
 
 @pytest.mark.slow
-def test_a_page_that_the_operator_trusts_asks_and_reads(monkeypatch):
-    chat = "https://chat.example.org"
-    monkeypatch.setenv("QALIGN_ORIGINS", chat)
-    with served() as address:
-        place = f"{address}gradio_api/call/v2/run_chain"
-        ask = {"Access-Control-Request-Method": "POST",
-               "Access-Control-Request-Headers": "content-type"}  # fmt: skip
-        before = httpx.options(place, headers={"Origin": chat, **ask}, timeout=60)
-        assert before.status_code == 204
-        assert before.headers["access-control-allow-headers"] == "content-type"
-        call = httpx.post(place, json={"prompt": PROMPT, "steps": 1}, headers={"Origin": chat})
-        wrong = httpx.post(place, json={}, headers={"Origin": chat})
-        for answer in (before, call, wrong):
-            assert answer.headers["access-control-allow-origin"] == chat
-            assert "origin" in answer.headers["vary"].lower()
-        assert call.json()["event_id"]
-        assert "the prompt is missing" in sentence(wrong)
-        other = httpx.post(place, json={}, headers={"Origin": "https://example.org"})
-        assert other.status_code == 403
+def test_a_page_that_the_operator_trusts_asks_and_reads(trusting):
+    place = f"{trusting}gradio_api/call/v2/run_chain"
+    ask = {"Access-Control-Request-Method": "POST",
+           "Access-Control-Request-Headers": "content-type"}  # fmt: skip
+    before = httpx.options(place, headers={"Origin": CHAT, **ask}, timeout=60)
+    assert before.status_code == 204
+    assert before.headers["access-control-allow-headers"] == "content-type"
+    call = httpx.post(place, json={"prompt": PROMPT, "steps": 1}, headers={"Origin": CHAT})
+    wrong = httpx.post(place, json={}, headers={"Origin": CHAT})
+    for answer in (before, call, wrong):
+        assert answer.headers["access-control-allow-origin"] == CHAT
+        assert "origin" in answer.headers["vary"].lower()
+    assert call.json()["event_id"]
+    assert "the prompt is missing" in sentence(wrong)
+    other = httpx.post(place, json={}, headers={"Origin": "https://example.org"})
+    assert other.status_code == 403
 
 
 async def test_a_page_behind_a_proxy_that_sends_another_host_is_ours():

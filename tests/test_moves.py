@@ -88,7 +88,7 @@ def residuals(chain):
 @pytest.mark.parametrize("name", MOVES)
 def test_the_whole_matrix_of_every_move_keeps_balance(name, sharpness, endless):
     for seed in range(2):
-        lm = world(seed, endless)
+        lm = world(seed, endless, 4)
         chain = exact_chain(lm, table(seed), Target(0.6, sharpness), Rule(move=MOVES[name]))
         assert np.allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-12)
         assert chain.matrix.min() >= 0
@@ -220,7 +220,8 @@ def test_every_wrong_rule_breaks_balance_by_more_than_its_margin(name, sharpness
     move, margin = WRONG[name]
     misses = []
     for seed in range(2):
-        chain = exact_chain(world(seed), table(seed), Target(0.6, sharpness), Rule(move=move))
+        lm = world(seed, limit=4)
+        chain = exact_chain(lm, table(seed), Target(0.6, sharpness), Rule(move=move))
         misses.append(residuals(chain)[0])
     print(
         f"{name}, sharpness {sharpness:g}: balance fails by {min(misses):.0e} to {max(misses):.0e}"
