@@ -346,8 +346,8 @@ async def test_a_link_restores_run_step_of_a_chain_and_reading_and_reports_bad_v
     page = await visit(f"{toy_app}?{run}&step=9&chain=2&extractor=choice&rm=nonsense")
     await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     note = await page.inner_text(".qp-note")
-    assert "The link's value “nonsense” of “Reward model” cannot be used here." in note
-    assert "Run it live" in note
+    assert "value “nonsense” of “Reward model” cannot be used" in note
+    assert "other settings are in place. Press “Run it live”" in note
     await page.click("#watch-settings")
     field = page.locator("#watch-extractor input")
     assert await field.input_value() == "Choice letters"

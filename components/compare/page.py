@@ -144,7 +144,7 @@ class Handlers:
         if link is None:
             return gr.skip()
         wanted, sentence = link
-        ready = status_value(Status("idle", f"{sentence} Press Compare to draw it."))
+        ready = status_value(Status("idle", f"{sentence} Press Compare to draw this run."))
         form, budget, status = self.controls.form, self.controls.budget, self.controls.status
         return {**form.show(wanted), budget: parse_budget(query.get("budget")), status: ready}
 

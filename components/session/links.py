@@ -30,7 +30,8 @@ def linked(
             reference=run.reference or start.reference,
             extractor=run.extractor if "extractor" in texts else start.extractor,
         )
-    return run, " ".join(notices) or "This link's settings are in place."
+    other = "other " * bool(notices)
+    return run, " ".join([*notices, f"This link's {other}settings are in place."])
 
 
 def from_query(

@@ -149,7 +149,7 @@ class Handlers:
         if link is None:
             return gr.skip()
         wanted, sentence = link
-        notice = f"{sentence} Press “Run it live” to draw that run again."
+        notice = f"{sentence} Press “Run it live” to draw this run."
         return {**self.form.show(wanted), self.status: status_value(IDLE, notice=notice)}
 
     def fill(self, header: str) -> dict[Any, Any]:

@@ -138,7 +138,7 @@ export class LanguageModel {
     if (ids.length + limit > context) {
       throw new Error(`the prompt has ${ids.length} tokens and the response may have ${limit}, `
         + `together more than the context of ${context}; shorten the prompt or lower `
-        + "max_new_tokens");
+        + "the setting max_new_tokens");
     }
     return ids;
   }
