@@ -339,6 +339,14 @@ async def test_each_run_has_a_new_seed_until_one_is_set_and_the_menu_tells_how_l
     )
 
 
+async def test_a_run_that_is_refused_says_why_and_nothing_else(watch):
+    await watch.evaluate(SET, {"move": ""})
+    await watch.click("#watch-run")
+    line = watch.locator("#watch .q-status[data-state=failed]")
+    await line.wait_for()
+    assert (await line.inner_text()).endswith("each weight above 0, but the field is empty")
+
+
 async def test_a_link_restores_run_step_of_a_chain_and_reading_and_reports_bad_values(
     visit, toy_app
 ):

@@ -104,8 +104,10 @@ class Handlers:
             return
         place = f" · drawn on the server: {with_labels(why)}" * runs.usual
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
-            text = now.status.text + (PLAYS if now.status.state == "stopped" else "")
-            line = replace(now.status, text=f"{text} · seed {wanted.seed}{place}")
+            line = now.status
+            if line.state != "failed":
+                plays = PLAYS if line.state == "stopped" else ""
+                line = replace(line, text=f"{line.text}{plays} · seed {wanted.seed}{place}")
             yield now.text or gr.skip(), status_value(line, **more)
 
     async def tune(self, request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
