@@ -8,12 +8,11 @@ need Python are missing, as the first page explains.
 
 import html
 import json
-import sys
 from itertools import groupby
 from pathlib import Path
 
 from components.learn.alone import build_static_lessons
-from components.watch.gallery import gallery, write_slides
+from components.watch.gallery import gallery, write_pages, write_slides
 from qalign_core.record.store import write_whole
 from qalign_study.export import dictionary
 from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, head, page
@@ -109,4 +108,4 @@ def _glossary() -> str:
 
 
 if __name__ == "__main__":
-    print(*write_site(Path(sys.argv[1])), sep="\n")
+    write_pages(write_site)

@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -247,6 +248,21 @@ async def test_hostile_texts_do_nothing_in_a_cell_of_a_notebook(visit, tmp_path,
         assert await frame.evaluate("window.hit") is None
         assert await frame.locator("img").count() == 0
     assert opened_page.hosts == {""}
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+@pytest.mark.parametrize("module", ["components.site", "components.watch.gallery"])
+@pytest.mark.parametrize(("options", "status"), [([], 2), (["--help"], 0), (["a", "b"], 2)])
+def test_a_command_that_writes_pages_needs_one_folder(
+    module, options, status, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [module, *options])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(module, run_name="__main__")
+    assert end.value.code == status
+    assert "usage" in "".join(capsys.readouterr())
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.asyncio(loop_scope="session")

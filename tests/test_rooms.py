@@ -404,6 +404,7 @@ def test_a_place_in_a_room_that_this_server_never_had_is_told_of_a_restart(clock
     token = room.join("", clock.now).token
     sentence = refused(410, lambda: after.find(room.code, token))
     assert "started again" in sentence
+    assert "the instructor can open a new one, or a class that was saved" in sentence
     assert "started again" not in refused(404, lambda: after.find(room.code))
 
 

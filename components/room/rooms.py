@@ -69,7 +69,7 @@ class Rooms:
             raise HTTPRefusal(
                 410,
                 "this server was started again, and rooms exist only in its memory; "
-                "ask for the link of a new room",
+                "the instructor can open a new one, or a class that was saved",
             )
         raise HTTPRefusal(
             404, "there is no room with this code; look at the screen and type it again"

@@ -5,10 +5,10 @@ draws it again are read off the trace's own header. `python -m components.watch.
 writes each as a page that plays from a disk.
 """
 
+import argparse
 import re
-import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -192,5 +192,12 @@ def write_slides(folder: Path) -> list[Path]:
     return paths
 
 
+def write_pages(write: Callable[[Path], list[Path]]) -> None:
+    """Have `write` fill the folder that the command line names, and print the paths."""
+    parser = argparse.ArgumentParser(description=write.__doc__)
+    parser.add_argument("folder", type=Path, help="the folder, which is made if it is missing")
+    print(*write(parser.parse_args().folder), sep="\n")
+
+
 if __name__ == "__main__":
-    print(*write_slides(Path(sys.argv[1])), sep="\n")
+    write_pages(write_slides)
