@@ -360,7 +360,7 @@ def test_a_broken_file_of_a_training_is_named_in_one_sentence(name, content, tmp
         InvalidSetting, match=rf"{name} (is not JSON|holds .*, not an object)"
     ) as raised:
         if name == "asked.json":
-            reward_training._join(tmp_path, {})
+            reward_training.check_unchanged(tmp_path, {})
         else:
             reward_training._object(tmp_path / name, content)
     assert "\n" not in str(raised.value)

@@ -28,7 +28,7 @@ from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.sets.folder import read_set, traces_of
 from qalign_study.sheet.words import describe_mixing
-from qalign_study.train.reward_training import SETTINGS, _join
+from qalign_study.train.reward_training import SETTINGS, check_unchanged
 
 ROOT = Path(__file__).parents[1]
 
@@ -205,7 +205,7 @@ def test_a_folder_of_something_else_is_refused_without_numbers_of_errors(command
 def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
     (tmp_path / SETTINGS).write_bytes(damaged)
     with pytest.raises(InvalidSetting, match=r"asked\.json (is not JSON|holds \[\])"):
-        _join(tmp_path, {})
+        check_unchanged(tmp_path, {})
 
 
 def test_a_progress_bar_never_passes_its_total():
