@@ -272,6 +272,23 @@ def test_compare_prints_the_decisions_as_json(open_ended, tmp_path, capsys):
         assert row["reference"] == comparison.header.run.reference
 
 
+def test_a_decision_without_an_answer_is_its_text_and_an_answer_that_is_missing_is_named(
+    tmp_path, capsys
+):
+    settings = "--rm plain --steps 3 --max-new-tokens 8 --seed 2"
+    command = ["compare", *settings.split(), "--extractor=none", "--prompt=Write a sentence."]
+    assert main([*command, "--json"]) in (0, None)
+    rows = json.loads(capsys.readouterr().out)
+    assert main(command) in (0, None)
+    output = capsys.readouterr().out
+    assert all(f"\n{row['method']}: {row['text']}\n" in output for row in rows)
+    problems = tmp_path / "set.jsonl"
+    problems.write_text('{"prompt": "Which letter?", "answer": "C", "extractor": "option"}\n')
+    run = ["run", *settings.split(), "--prompts", str(problems), "--out", str(tmp_path / "out")]
+    assert main(run) in (0, None)
+    assert "0: (none); right is C\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("make", ADDED, ids=lambda make: make.__name__)
 def test_a_rule_that_is_added_is_printed_by_compare_and_evaluate(make, tmp_path, capsys):
     with added_rule(make) as rule:

@@ -320,7 +320,7 @@ def test_a_prompt_that_is_too_long_is_said_before_anything_is_drawn(tmp_path):
             return super().encode(prompt)
 
     long = replace(PROBLEMS[0], id="long", prompt="word " * 50)
-    with pytest.raises(InvalidPrompt):
+    with pytest.raises(InvalidPrompt, match="problem 'long': the prompt has too many tokens"):
         fill(tmp_path / "new", lm=Short(), problems=[PROBLEMS[0], long])
     assert not (tmp_path / "new").exists()
 

@@ -149,6 +149,7 @@ def test_draws_of_a_move_are_not_continued_with_a_changed_one(line, out, mine, c
     assert command(line, steps=4, out=out, move="mine.py:Mine") == 2
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith(f"qalign: {out} contains a different run (move: ")
+    assert "mine.py:Mine' has changed since" in last
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
 from qalign_core.types import ScoredResponse, Step
+from qalign_core.validation import short_repr
 
 _MAY_GROW = ("steps", "chains", "pool")
 """Fields of a header that may grow when a run is resumed: earlier draws stay the same."""
@@ -166,7 +167,11 @@ def difference(old: Header, new: Header) -> str:
         if before != after and not may:
             if name in ("problems", "digest"):
                 return "other problems"
-            return f"{'samples' if name == 'pool' else name}: {before!r:.60}, now {after!r:.60}"
+            old_value, new_value = (values[name] for values in headers)
+            if old_value == new_value:  # one name, two hashes
+                return f"{name}: {short_repr(new_value, 60)} has changed since"
+            label = "samples" if name == "pool" else name
+            return f"{label}: {short_repr(old_value, 60)}, now {short_repr(new_value, 60)}"
     return ""
 
 

@@ -27,7 +27,7 @@ from qalign_study.measure.diagnostics import acceptance, ess
 from qalign_study.measure.intervals import share_of
 from qalign_study.measure.results import answer_of
 from qalign_study.measure.tuning import chains_on
-from qalign_study.sets.problem_sets import Problem, check_gradable
+from qalign_study.sets.problem_sets import Problem, check_gradable, check_prompts
 from qalign_study.sheet.text import format_columns
 
 LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
@@ -106,6 +106,7 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
         of_task = argparse.Namespace(**{**vars(options), "task": task})
         problems = shared.load_set(of_task, options.problems).problems
         check_gradable(problems)
+        check_prompts(lm, problems)
         print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
         for name in progress_bar("move", iterable=options.moves):
             prompts = [problem.prompt for problem in problems]

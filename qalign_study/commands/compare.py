@@ -58,6 +58,9 @@ async def command(options: argparse.Namespace) -> None:
         for o in decided
     ]
     print(format_columns(("method", "answer", "", "samples", "tokens", unit), table))
+    if run.extractor is None:  # open-ended: a text is the answer
+        for o in decided:
+            print(f"\n{o.method}: {o.decision.chosen.response.text if o.decision.chosen else '-'}")
 
 
 def _to_dict(outcome: Outcome, reference: object, unit: str) -> dict[str, object]:

@@ -87,8 +87,9 @@ async def _run_many(options: argparse.Namespace) -> None:
             print(json.dumps(asdict(answer), ensure_ascii=False))
         elif not options.quiet:
             voted = f"{answer.answer} ({answer.share:.0%})"
-            text = answer.text if answer.answer is None else voted
-            print(f"{answer.id}: {text}{_reference(answer)}")
+            if answer.answer is None:  # an open-ended prompt has no answer to read
+                voted = answer.text if answer.reference is None else "(none)"
+            print(f"{answer.id}: {voted}{_reference(answer)}")
     if not options.json:
         n_states = sum(answer.n_states for answer in answers)
         print(f"{options.out}: {len(answers)} prompts, {n_states} states")

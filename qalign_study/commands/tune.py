@@ -17,7 +17,7 @@ from qalign_core.types import Cost
 from qalign_study.commands import shared
 from qalign_study.measure.differences import difference
 from qalign_study.measure.tuning import Tried, Tuned, check_tuning, tune_beta, tune_sharpness
-from qalign_study.sets.problem_sets import Problem
+from qalign_study.sets.problem_sets import Problem, check_prompts
 from qalign_study.sheet.text import format_value
 
 _OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
@@ -72,6 +72,7 @@ async def command(options: argparse.Namespace) -> None:
         # from the end: an evaluation of the first problems is not tuned on them
         problems = [*shared.load_set(options).problems[-options.last :]]
     models = shared.models_of(options)
+    check_prompts(models[0], problems)
     print(f"tuning on {len(problems)} prompts, {each.steps} proposals each", file=sys.stderr)
     how: Any = {"acceptance": options.target, "start": start}
     how |= {"steps": each.steps, "seed": each.seed, "move": each.move}

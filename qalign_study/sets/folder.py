@@ -32,7 +32,7 @@ from qalign_core.validation import (
     short_repr,
 )
 from qalign_study.sets.checks import Judgement
-from qalign_study.sets.problem_sets import Problem, load_problems, problem_line
+from qalign_study.sets.problem_sets import Problem, check_prompts, load_problems, problem_line
 
 HEADER, PROBLEMS = "set.json", "problems.jsonl"
 """The files of the folder with what was asked for, and with the problem set."""
@@ -96,6 +96,7 @@ async def run_set(
     if not problems:
         raise InvalidTask("there are no problems; give a set with at least one problem")
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
+    check_prompts(lm, problems)
     headers = [make_header(lm, rm, each) for each in runs]
     folder = Path(folder)
     shared = run.with_changes(prompt="", reference=None, extractor=problems[0].extractor)

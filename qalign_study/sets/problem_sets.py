@@ -56,8 +56,9 @@ from qalign_core.decide.answers.graders import (
     join_references,
 )
 from qalign_core.decide.rouge import unread
-from qalign_core.errors import InvalidTask, QAlignError, on_disk
-from qalign_core.protocols import AnswerExtractor
+from qalign_core.errors import InvalidPrompt, InvalidTask, QAlignError, on_disk
+from qalign_core.messages import encode_prompt
+from qalign_core.protocols import AnswerExtractor, LanguageModel
 from qalign_core.registry import load_grader
 from qalign_core.run import NO_EXTRACTOR, is_file_name
 from qalign_core.validation import first_line, from_json, read_field, read_file, short_repr
@@ -235,6 +236,19 @@ def check_gradable(problems: Sequence[Problem]) -> None:
         raise InvalidTask(
             "some problems are open-ended and some are not; put them in two files and evaluate each"
         )
+
+
+def check_prompts(lm: LanguageModel, problems: Sequence[Problem]) -> None:
+    """Refuse, by its name, the first problem whose prompt the model cannot take.
+
+    Raises:
+        InvalidPrompt: a prompt is empty, or longer than the model's context.
+    """
+    for problem in problems:
+        try:
+            encode_prompt(lm, problem.prompt)
+        except InvalidPrompt as error:
+            raise InvalidPrompt(f"problem {problem.id!r}: {error}") from error
 
 
 def problem_line(problem: Problem) -> str:
