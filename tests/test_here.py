@@ -227,6 +227,9 @@ async def test_the_site_of_plain_files_opens_without_a_network(opened, site):
     assert await opened.locator(".learn-list li h3").all_text_contents() == [
         lesson.title for lesson in load_lessons().values()
     ]
+    await opened.click("[aria-label$='The first pass']")
+    await opened.click(".learn-live")
+    await opened.wait_for_selector("#live .ql-go")  # Watch, which draws
     needs = [s for each in load_lessons().values() for s in without_server(each).stops
              if s.text.endswith(NEEDS)]  # fmt: skip
     assert len(needs) == 2
