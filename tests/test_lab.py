@@ -444,16 +444,16 @@ def test_a_link_names_what_was_moved_and_sets_it_again() -> None:
 def test_a_links_value_that_a_control_cannot_have_is_named_and_left_out(name, text) -> None:
     with gr.Blocks():
         controls = [
-            gr.Slider(0, 10, 3, elem_id="lab-t"),
-            gr.Radio(["one", "two"], value="one", elem_id="lab-shown"),
-            gr.Dataframe(rows_of("Mixed"), headers=["", *"abcd"], elem_id="lab-rows"),
-            gr.Number(0, elem_id="lab-part-0"),
+            gr.Slider(0, 10, 3, elem_id="lab-t", label="t"),
+            gr.Radio(["one", "two"], value="one", elem_id="lab-shown", label="shown"),
+            gr.Dataframe(rows_of("Mixed"), headers=["", *"abcd"], elem_id="lab-rows", label="rows"),
+            gr.Number(0, elem_id="lab-part-0", label="part-0"),
         ]
     query = {f"lab-{name}": text, "lab-unknown": "1", "beta": "2"}
     values, notices = from_query(query, controls)
     assert values == {}
     assert len(notices) == 1
-    assert f"lab-{name}" in notices[0]
+    assert f"of “{name}” cannot" in notices[0]
 
 
 def test_every_figure_has_a_place_and_a_table() -> None:
