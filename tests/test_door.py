@@ -8,7 +8,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -171,10 +171,11 @@ CHAT = "https://chat.example.org"
 @pytest.fixture(scope="module")
 def trusting() -> Iterator[str]:
     """The app at an address of this machine that has no name, with a page that it trusts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QALIGN_ORIGINS", CHAT)
-        with served(server_name="127.0.0.2") as address:
-            yield address
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:  # it is read while the app starts
+            patch.setenv("QALIGN_ORIGINS", CHAT)
+            address = stack.enter_context(served(server_name="127.0.0.2"))
+        yield address
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import pytest
 from toys import PROMPT, ToyLM, ToyRM
 
+from components.common.form import label_of
 from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
@@ -287,7 +288,7 @@ def test_a_bad_value_in_a_link_falls_back_with_a_notice(name, value):
                                    Limits(), OFFER)  # fmt: skip
     assert getattr(settings, name) == getattr(Run(), name)
     assert len(notices) == 1
-    assert name in notices[0]
+    assert f"of “{label_of(name)}” cannot" in notices[0]
     assert (settings.beta, settings.seed) in ((2.0, 7), (1.0, 2))
 
 
