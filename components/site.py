@@ -35,7 +35,7 @@ QAlign.mount(player, { text: rest.runs.watch, autoplay: false });
 QAlignLearn.list(document.querySelector(".learn-list"));
 followStops(rest, player, document.getElementById("exhibit"));
 // "Run it live": this page plays recorded runs, and Watch draws
-window.QAlignShell = { drawAgain() { location.href = "watch.html"; } };
+window.QAlignShell = { adopt() {}, drawAgain() { location.href = "watch.html"; } };
 // the exhibit of a stop is there at once, so nothing has to be waited for
 const arrive = (query) => ["lab", "results"].forEach((page) => QAlignLearn.arrived(page, query));
 QAlignLearn.mount({ first, list, get value() { return ""; }, set value(query) { arrive(query); } },

@@ -28,8 +28,8 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import ModelLoadError
 from qalign_core.run import Limits
 
-PATIENT = 300
-"""Seconds that a busy machine may take for a reply."""
+PROGRAM = httpx.Client(timeout=300)  # seconds that a busy machine may take for a reply
+"""What asks: one connection for some two thousand requests."""
 THERE, ABSENT = "zthere", "ztherf"
 """The word that differs, at its end: errors shorten long values."""
 FORMS = ("{folder}/zthere", "zowner/zthere", "../{name}/zthere", "{folder}/zthere.py:main",
@@ -80,15 +80,15 @@ def calls(address: str, name: str) -> Iterator[str]:
     for endpoint in ("run_chain", "compare"):
         for setting in (*NAMES, "matched"):
             call = f"{address}gradio_api/call/v2/{endpoint}"
-            started = httpx.post(call, json={**RUN, setting: name}, timeout=PATIENT)
+            started = PROGRAM.post(call, json={**RUN, setting: name})
             event = started.json().get("event_id")
-            reply = httpx.get(f"{call}/{event}", timeout=PATIENT) if event else started
+            reply = PROGRAM.get(f"{call}/{event}") if event else started
             yield f"{endpoint} {setting}: {read(reply)}"
 
 
 def events(address: str, name: str) -> Iterator[str]:
     """The page: each event, with the name in each of its lists, links and hidden texts."""
-    config, session = httpx.get(f"{address}config", timeout=PATIENT).json(), count()
+    config, session = PROGRAM.get(f"{address}config").json(), count()
     props = {each["id"]: (each["type"], each["props"]) for each in config["components"]}
     for event in config["dependencies"]:
         inputs = [props[id] for id in event["inputs"]]
@@ -104,16 +104,16 @@ def events(address: str, name: str) -> Iterator[str]:
             data[k] = f"lm={name}&rm={name}&set={name}" if kind == "html" else name
             hash = f"s{next(session)}"
             body = {"fn_index": event["id"], "data": data, "session_hash": hash}
-            joined = httpx.post(f"{address}gradio_api/queue/join", json=body, timeout=PATIENT)
+            joined = PROGRAM.post(f"{address}gradio_api/queue/join", json=body)
             stream = f"{address}gradio_api/queue/data?session_hash={hash}"
-            reply = httpx.get(stream, timeout=PATIENT) if joined.status_code == 200 else joined
+            reply = PROGRAM.get(stream) if joined.status_code == 200 else joined
             values = re.findall(r'"output":(.*),"success":(true|false)', reply.text)
             yield f"{event['api_name']} {k}: {reply.status_code} {values or reply.text}"
 
 
 def questions(address: str, name: str) -> Iterator[str]:
     """The page's scripts: each function, with the name as its argument and in each of its keys."""
-    components = httpx.get(f"{address}config", timeout=PATIENT).json()["components"]
+    components = PROGRAM.get(f"{address}config").json()["components"]
     headers = [json.dumps({**HEADER, key: name}) for key in NAMES]
     texts = {"who": "a", "texts": [[2]], "tokens": [2], "cut": 0, "seed": 1, "words": "", "t": 0,
              "chain": 0}  # fmt: skip
@@ -129,7 +129,7 @@ def questions(address: str, name: str) -> Iterator[str]:
                 body = {"component_id": component["id"], "fn_name": function, "data": argument,
                         "session_hash": "a"}  # fmt: skip
                 question = f"{address}gradio_api/component_server"
-                reply = httpx.post(question, json=body, timeout=PATIENT)
+                reply = PROGRAM.post(question, json=body)
                 yield f"{function} {number}: {read(reply)}"
 
 
@@ -142,10 +142,10 @@ def addresses(address: str, name: str) -> Iterator[str]:
     for folder in folders:
         for form in (name, *dots):
             place = f"{address}{folder}{'' if folder.endswith('=') else '/'}{form}"
-            yield f"{folder} {read(httpx.get(place, timeout=PATIENT))}"
+            yield f"{folder} {read(PROGRAM.get(place))}"
     linked = dict.fromkeys(("lm", "rm", "extractor", "run", "set", "lesson", "file", "tab"), name)
-    yield str(httpx.get(address, params=linked, timeout=PATIENT).status_code)
-    yield read(httpx.get(address, params={"page": name}, timeout=PATIENT))
+    yield str(PROGRAM.get(address, params=linked).status_code)
+    yield read(PROGRAM.get(address, params={"page": name}))
 
 
 def chats(address: str, name: str) -> Iterator[str]:
@@ -156,7 +156,7 @@ def chats(address: str, name: str) -> Iterator[str]:
     for request in requests:
         for stream in (False, True):
             body = {**message, **request, "stream": stream}
-            reply = httpx.post(f"{address}v1/chat/completions", json=body, timeout=PATIENT)
+            reply = PROGRAM.post(f"{address}v1/chat/completions", json=body)
             yield f"{[*request][-1]} {read(reply)}"
 
 
@@ -172,26 +172,22 @@ def rooms(address: str, name: str) -> Iterator[str]:
     saved = {**settings, "seed": 1, "members": [], "opened": [], "stop": 0, "code": "ABCD2345"}
     for key in keys:
         for body in ({**settings, key: name}, {"session": {**saved, key: name}}):
-            reply = httpx.post(
-                f"{address}room/open", json=body, headers=from_(next(number)), timeout=PATIENT
-            )
+            reply = PROGRAM.post(f"{address}room/open", json=body, headers=from_(next(number)))
             if reply.status_code == 200:  # a model of the hub: then see what the class is told
                 room = reply.json()
                 head = {"Authorization": f"Bearer {room['token']}"}
                 end = {"code": room["code"], "do": "end"}
-                httpx.post(f"{address}room/lead", json=end, headers=head, timeout=PATIENT)
+                PROGRAM.post(f"{address}room/lead", json=end, headers=head)
             yield f"open {key}: {reply.status_code} {reply.text if reply.is_error else ''}"
-        check = httpx.post(f"{address}room/check", json={**settings, key: name}, timeout=PATIENT)
+        check = PROGRAM.post(f"{address}room/check", json={**settings, key: name})
         yield f"check {key}: {read(check)}"
     head = from_(next(number))
-    opened = httpx.post(f"{address}room/open", json=settings, headers=head, timeout=PATIENT).json()
+    opened = PROGRAM.post(f"{address}room/open", json=settings, headers=head).json()
     head = {"Authorization": f"Bearer {opened['token']}"}
     code = {"code": opened["code"]}
     for body in ({"do": name}, {"do": "again", "lm": name}, {"do": "again", "rm": name},
                  {"do": "again", "extractor": name}, {"do": "end"}):  # fmt: skip
-        reply = httpx.post(
-            f"{address}room/lead", json={**code, **body}, headers=head, timeout=PATIENT
-        )
+        reply = PROGRAM.post(f"{address}room/lead", json={**code, **body}, headers=head)
         yield f"lead {[*body][-1]}: {read(reply)}"
 
 
@@ -240,7 +236,7 @@ def test_an_offer_that_asks_the_disk_is_told_apart(folder):
 def test_no_page_and_no_description_of_the_app_shows_a_path_of_the_server(address):
     paths = ("", "config", "room", "gradio_api/info", "gradio_api/startup-events", "openapi.json",
              "manifest.json", "theme.css", "robots.txt", "v1/models")  # fmt: skip
-    texts = [httpx.get(f"{address}{path}", timeout=PATIENT).text for path in paths]
+    texts = [PROGRAM.get(f"{address}{path}").text for path in paths]
     folders = {str(ROOT), str(Path.home()), tempfile.gettempdir(), sys.prefix} - {"/"}
     assert [(path, folder) for path, text in zip(paths, texts, strict=True)
             for folder in folders if f"{folder}/" in text] == []  # fmt: skip

@@ -387,7 +387,7 @@ async function move({ at, highlight }) {
     }
     if (!isHere()) return; // a stop reached since then shows another run
     api.open(run, "Recorded run");
-    /** @type {any} */ (window).QAlignShell?.adopt(); // A site of plain files has none.
+    /** @type {any} */ (window).QAlignShell?.adopt(); // A page of homework has no shell.
   }
   const drawing = goTo(at, lead);
   const veil = waits() ? lesson.stops[k].ask?.veil : "";
