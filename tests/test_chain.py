@@ -52,17 +52,17 @@ def chi_square_p(states, chain, expected) -> float:
 
 @pytest.mark.slow
 async def test_the_whole_chain_samples_the_exact_target() -> None:
-    """1,500 independent chains of 48 steps; false-alarm rate 1e-4 for each of two laws.
+    """1,000 independent chains of 48 steps; false-alarm rate 1e-4 for each of two laws.
 
     After 3 steps the states follow d_0 T^3, after 48 the target, from which the law then differs
-    by less than 2e-4 in total variation, a hundredth of what 1,500 states can show; the controls
+    by less than 2e-4 in total variation, a hundredth of what 1,000 states can show; the controls
     (the base LM, the law after 3 steps) fail.
     """
     chain = exact_chain(LM, correlated_reward, Target(1.0))
     assert total_variation(chain.after(48), chain.target) < 2e-4
     runs = [
         await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=48, seed=11, chain=k))
-        for k in range(1500)
+        for k in range(1000)
     ]
     early, late = ([steps[t].state for steps in runs] for t in (3, 48))
     assert chi_square_p(early, chain, chain.after(3)) > 1e-4

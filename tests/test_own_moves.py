@@ -11,6 +11,7 @@ from components.session.offer import Offer
 from qalign_core.record.store import read_trace
 from qalign_core.run import Limits, Run
 from qalign_study.commands import main
+from qalign_study.exact.bench import worlds
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.measure.results import load_results
 from qalign_study.serve.refusal import HTTPRefusal
@@ -97,6 +98,8 @@ def mine(tmp_path, monkeypatch):
     path = tmp_path / "mine.py"
     path.write_text(MINE)
     monkeypatch.chdir(tmp_path)
+    # every command certifies the move; tests/test_bench_moves.py does so in all worlds
+    monkeypatch.setattr("qalign_study.exact.certify.worlds", lambda: worlds()[:1])
     return path
 
 
