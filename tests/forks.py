@@ -8,6 +8,7 @@ that of the tests.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import runpy
@@ -32,6 +33,7 @@ def listen() -> None:
     """Fork the process that forks for each program; it ends with this one."""
     global _server
     _server, theirs = socket.socketpair()
+    atexit.register(_server.close)
     if not os.fork():
         _serve(theirs)
     theirs.close()
