@@ -261,3 +261,35 @@ def test_what_a_test_imports_from_another_is_there_in_those_too_that_run_apart(t
     (tmp_path / "servers").mkdir()
     (tmp_path / "servers" / "test_it.py").write_text("from helpers import draw, sketch\n")
     assert missing_imports(tmp_path) == ["test_it.py: helpers.sketch"]
+
+
+def missing_fixtures(folder: Path) -> list[str]:
+    """Fixtures that a test takes and that a module below a folder, which imports it, lacks."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")}
+    missing = []
+    for path, tree in trees.items():
+        if path.parent == folder:
+            continue
+        conftests = [trees.get(place / "conftest.py") for place in (path.parent, folder)]
+        known = set().union(*(bound_names(each) for each in (tree, *conftests) if each))
+        for node in ast.walk(tree):
+            module = trees.get(folder / f"{getattr(node, 'module', None)}.py")
+            for test in module.body if isinstance(node, ast.ImportFrom) and module else ():
+                if test.__dict__.get("name", "").startswith("test_") and test.name in known:
+                    taken = {each.arg for each in test.args.args} - BUILT_IN_FIXTURES - known
+                    taken -= set(
+                        re.findall(r"\w+", " ".join(map(ast.unparse, test.decorator_list)))
+                    )
+                    missing += [f"{path.name}: {test.name}({name})" for name in sorted(taken)]
+    return missing
+
+
+BUILT_IN_FIXTURES = {"request", "monkeypatch", "tmp_path", "tmp_path_factory", "capsys", "caplog"}
+
+
+def test_a_test_that_runs_apart_too_finds_its_fixtures_there(tmp_path: Path):
+    assert missing_fixtures(ROOT / "tests") == []
+    (tmp_path / "test_law.py").write_text("def fewer(): pass\ndef test_law(lm, fewer): pass\n")
+    (tmp_path / "servers").mkdir()
+    (tmp_path / "servers" / "test_it.py").write_text("from test_law import test_law\nlm = 1\n")
+    assert missing_fixtures(tmp_path) == ["test_it.py: test_law(fewer)"]

@@ -138,7 +138,8 @@ def fewer_draws(monkeypatch):
     monkeypatch.setattr(contract, "N_DRAWS", 400)
 
 
-async def test_a_language_model_obeys_every_law(lm, fewer_draws):
+async def test_a_language_model_obeys_every_law(lm, monkeypatch):
+    monkeypatch.setattr(contract, "N_DRAWS", 400)
     for law in (verify_seed, verify_prefix, verify_log_probs, verify_limit):
         holds, evidence = await run_law(law, lm)
         assert holds, (law.__name__, evidence)
