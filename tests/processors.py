@@ -15,4 +15,7 @@ def environment(name: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in shlex.split(line))
 
 
-PROCESSORS = {"as it is": {}, "AVX2": environment("AVX2"), "SSE": environment("SSE")}
+INFO = Path("/proc/cpuinfo")
+PROCESSORS = {"as it is": {}, "SSE": environment("SSE")}
+if not INFO.exists() or "avx512" in INFO.read_text("utf-8"):  # others are one with AVX2 as they are
+    PROCESSORS["AVX2"] = environment("AVX2")

@@ -149,11 +149,8 @@ def test_its_command_draws_an_entry_of_the_embedded_models_again(tmp_path):
     check_same_run(recorded, redraw(WHOLE, tmp_path / "again.jsonl"))
 
 
-@pytest.mark.slow
-@pytest.mark.recorded
-@pytest.mark.parametrize("name", cases_of({n: n for n in EMBEDDED if n != WHOLE}, ("repair",)))
-def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
-    """The first has both moves, and answers and a reward of another kind than the whole one.
+def check_both_ends(name: str, folder: Path) -> None:
+    """Fail unless the first steps and samples of an entry, and its last, are those recorded.
 
     A step is a function of the text before it and of its address (seed, chain, t), a sample of
     its own address; what was drawn before changes neither (tests/test_chain.py). So a change of
@@ -163,13 +160,21 @@ def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
     lines = [json.loads(line) for line in text.splitlines()]
     steps, pool = (max(line.get(key, -1) for line in lines) + 1 for key in ("t", "n"))
     few = ["--steps", str(ENDS), "--pool", str(min(ENDS, pool))]
-    check_same_run(text, redraw(name, tmp_path / "first.jsonl", *few), part=True)
+    check_same_run(text, redraw(name, folder / "first.jsonl", *few), part=True)
     begun = ""
     for raw, line in zip(text.splitlines(keepends=True), lines, strict=True):
         of_step, of_sample = line.get("t", -1), line.get("n", -1)
         if line["type"] != "end" and of_step < steps - ENDS and of_sample < pool - ENDS:
             begun += raw
-    check_same_run(text, redraw(name, tmp_path / "last.jsonl"), begun=begun)
+    check_same_run(text, redraw(name, folder / "last.jsonl"), begun=begun)
+
+
+@pytest.mark.slow
+@pytest.mark.recorded
+@pytest.mark.parametrize("name", cases_of({n: n for n in EMBEDDED if n != WHOLE}, ("repair",)))
+def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
+    """The first has both moves, and answers and a reward of another kind than the whole one."""
+    check_both_ends(name, tmp_path)
 
 
 def test_a_name_that_is_no_entry_reads_no_file():
