@@ -231,8 +231,13 @@ async def visiting(visitors: Any) -> AsyncIterator[Visit]:
     assert seen == []
 
 
+SAYS = """[...document.querySelectorAll(".q-status, .qp-note, [role=alert], .toast-body")]
+  .map((part) => `${part.className}: ${part.innerText}`)"""
+"""The lines of a page that say what it does."""
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(visitors: Any) -> AsyncIterator[Visit]:
+async def visit(request: pytest.FixtureRequest, visitors: Any) -> AsyncIterator[Visit]:
     """Open a page as a new visitor: `await visit(address, width=360, dark=True, moving=True)`.
 
     The visitor asks for no motion, which takes no processor's time while a test waits, unless the
@@ -241,10 +246,14 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
     it has what is `ready`, by default the player.
     An address that begins with "<" is the page itself. `page.errors` collects what the page's
     scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
-    end with an error.
+    end with an error. What the pages of a test that fails say is printed.
     """
+    failed, others = request.session.testsfailed, set(visitors.pages)
     async with visiting(visitors) as open_page:
         yield open_page
+        if request.session.testsfailed > failed:
+            for page in set(visitors.pages) - others:
+                print(page.url, *await page.evaluate(SAYS), sep="\n  ")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
