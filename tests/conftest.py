@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import forks
@@ -71,14 +70,9 @@ FIRST_OF_ALL = (
 )
 """What each of four processes imports first: in a fresh environment that compiles it."""
 
-TOGETHER = ("results_page", "report", "lessons", "exhibit", "axe", "learn_page", "here")
-"""Files of tests for one process: they read the same results, which it sums up once."""
 
-
-def scope_of(path: str) -> str:
-    """Return the name of the tests that run in one process: those of a file, or of some."""
-    name = Path(path).stem.removeprefix("test_")
-    return "results" if name in TOGETHER else name
+def name_of(item: pytest.Item) -> str:
+    return item.path.stem.removeprefix("test_")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -112,22 +106,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "chromium_there" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
         seconds = [COST[name] for name in COST if item.get_closest_marker(name)]
-        cost[scope_of(item.path.name)] += max(seconds, default=0.01)
+        cost[name_of(item)] += max(seconds, default=0.01)
     order = {**cost, **SECONDS}
-    # the longest scopes first, so that the processes end together; each file in its own order
-    items.sort(key=lambda item: (-order[scope_of(item.path.name)], item.path))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal tests to processes by file, as `--dist loadfile` does, and some files as one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scopes(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return scope_of(super()._split_scope(nodeid))
-
-    return Scopes(config, log)
+    # the longest files first, so that the processes end together; each file in its own order
+    items.sort(key=lambda item: (-order[name_of(item)], item.path))
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -340,15 +322,6 @@ def toy_app() -> Iterator[str]:
     runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options(runs)) as address:
         yield address
-
-
-@pytest.fixture(scope="session")
-def summed_results() -> None:
-    """Sum up the shipped results, so that no wait in a page includes the seconds it takes."""
-    from qalign_study.sheet.evaluated import results_files, summarise
-
-    for path in results_files():
-        summarise(path)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ of its other states: each change of width draws the page again."""
 @pytest.mark.parametrize("looks", ["first", pytest.param("others", marks=pytest.mark.alike)])
 @pytest.mark.asyncio(loop_scope="session")
 async def test_axe_finds_nothing_on_any_page_in_any_state_and_figures_are_saved_by_like_buttons(
-    visit, toy_app, summed_results, looks
+    visit, toy_app, looks
 ):
     page = await visit(toy_app)
     fold = "document.querySelector('#{} .q-fold button').click()".format

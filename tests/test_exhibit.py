@@ -284,7 +284,7 @@ def real_app():
 @pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_last_row(
-    revisit, real_app, summed_results, lesson
+    revisit, real_app, lesson
 ):
     page = await revisit(real_app, width=1280, height=720)
     await present_lesson(page, lesson)

@@ -20,7 +20,7 @@ from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
 from qalign_study.export.dictionary import ideas
-from qalign_study.lessons import curves, files
+from qalign_study.lessons import facts, files
 from qalign_study.lessons.facts import (
     FACTS,
     RUNS,
@@ -36,7 +36,6 @@ from qalign_study.lessons.files import (
     HIGHLIGHTS,
     PHASES,
     InvalidLesson,
-    end_of,
     load_lessons,
     read_lesson,
 )
@@ -474,32 +473,8 @@ def test_the_guides_exercises_are_the_lessons_and_their_answers_the_cores():
     assert table.count("\n") == 2 + sum(bool(s.ask) for x in LESSONS.values() for s in x.stops)
 
 
-@pytest.mark.slow
-def test_recorded_curves_are_those_of_the_draws(monkeypatch):
-    record = curves._read_record()
-    stops = [stop for lesson in LESSONS.values() for stop in lesson.stops]
-    places = [place for stop in stops for place in (stop.at, end_of(stop))]
-    assert record.keys() == {place.set for place in places if place.page == "results"}
-    for name, recorded in record.items():
-        computed = curves.compute_curves(curves.FOLDER / f"{name}.zip")
-        assert (computed.digest, computed.level, computed.problems) == (
-            recorded.digest,
-            recorded.level,
-            recorded.problems,
-        )
-        assert computed.shares.keys() == recorded.shares.keys()
-        for rule, points in computed.shares.items():
-            assert dict(points) == pytest.approx(dict(recorded.shares[rule]), abs=1e-9)
-    monkeypatch.setattr(curves, "_digest", lambda path: "another file")
-    monkeypatch.setattr(curves, "compute_curves", lambda path: path.name)
-    curves.curves_of.cache_clear()
-    assert curves.curves_of("long") == "long.zip"  # a file that changed is computed
-    curves.curves_of.cache_clear()
-
-
 def test_a_lesson_opens_without_computing_the_curves_of_its_results(monkeypatch):
-    monkeypatch.setattr(curves, "summarise", None)
-    curves.curves_of.cache_clear()
+    monkeypatch.setattr(facts, "summarise", None)
     for name in ("worth", "best-of-n"):
         lesson_message(load_lessons()[name])
         for stop in load_lessons()[name].stops:

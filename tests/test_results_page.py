@@ -605,7 +605,7 @@ OF_LONG = "?tab=results&set=long&seed=4"
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(
-    revisit, toy_app, summed_results, tmp_path
+    revisit, toy_app, tmp_path
 ):
     page = await revisit(toy_app + OF_LONG)
     await page.emulate_media(color_scheme="dark")
@@ -634,9 +634,7 @@ TITLES = """[...document.querySelectorAll(":is(#results-set, #results-variant) .
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(
-    revisit, toy_app, summed_results
-):
+async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(revisit, toy_app):
     page = await revisit(toy_app + OF_LONG)
     await reads(page, "#results-facts", "long")
     await page.locator("summary", has_text="All numbers").click()

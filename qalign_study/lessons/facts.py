@@ -37,14 +37,13 @@ from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import Outcome as Way
 from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
 from qalign_study.export.dictionary import ideas
-from qalign_study.lessons.curves import curves_of
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
-from qalign_study.measure.curves import Point
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
-from qalign_study.measure.differences import paired
+from qalign_study.measure.differences import level_n, paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.sheet.convergence import trust
 from qalign_study.sheet.evaluated import FOLDER, summarise
+from qalign_study.sheet.recorded_points import recorded_points
 from qalign_study.sheet.words import gap, number, percent
 
 RUNS = {path.stem: path for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
@@ -509,19 +508,16 @@ class ResultFacts:
     """The facts of a problem set: the share that each method gets right."""
 
     def __init__(self, place: Place) -> None:
-        self._curves, self._path = curves_of(place.set), FOLDER / f"{place.set}.zip"
+        path = FOLDER / f"{place.set}.zip"
+        self._points = recorded_points(path) or summarise(path).points
 
     def _of(self, method: str) -> list[tuple[int, float]]:
-        return [(n, share) for n, share in self._curves.shares[method] if n <= self.budget()]
-
-    @property
-    def _points(self) -> tuple[Point, ...]:
-        """The points with the value of each problem, which take seconds."""
-        return summarise(self._path).points
+        points = sorted(self._points, key=lambda point: point.n)
+        return [(p.n, p.value) for p in points if p.method == method and p.n <= self.budget()]
 
     def budget(self) -> int:
         """Samples of the largest budget that every method has spent."""
-        return self._curves.level
+        return level_n(self._points) or 0
 
     def right(self, method: str) -> Share:
         """At the largest budget that every method has spent."""
@@ -529,7 +525,7 @@ class ResultFacts:
 
     def problems(self) -> int:
         """Problems of the set."""
-        return self._curves.problems
+        return len(self._points[0].each)
 
     def count(self, method: str) -> int:
         """Problems that a method gets right at the largest budget."""

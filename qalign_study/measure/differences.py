@@ -14,9 +14,8 @@ import numpy as np
 from qalign_core.decide.rules import chain_vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array
-from qalign_study.measure.curves import Curve, Point, curves, is_level, numbers_of_samples
+from qalign_study.measure.curves import Curve, Point, is_level
 from qalign_study.measure.intervals import Difference, paired_difference, resampled_sets
-from qalign_study.measure.record import Draws
 
 
 @lru_cache(maxsize=4096)
@@ -46,17 +45,6 @@ def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Poin
 def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
     """The differences of two methods of one set, at each budget at which they cost the same."""
     return (difference(*pair) for pair in pairs(points, a, b))
-
-
-def last_paired(draws: Draws, a: Curve, b: Curve) -> Difference | None:
-    """Return the difference at the largest budget at which two methods of a set cost the same.
-
-    It computes no smaller budgets, unlike `paired` of all curves.
-    """
-    for n in reversed(numbers_of_samples(draws) if draws.records else ()):
-        for each in paired(curves(draws, ns=[n]), a, b):
-            return each
-    return None
 
 
 def level_n(points: Sequence[Point]) -> int | None:

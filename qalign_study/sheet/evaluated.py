@@ -10,10 +10,11 @@ from typing import TypeVar
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import chain_vote, weighted_vote
 from qalign_study.measure.curves import curves
-from qalign_study.measure.differences import difference, last_paired
+from qalign_study.measure.differences import difference, paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Evaluated, evaluated
 from qalign_study.measure.results import Results, load_results
+from qalign_study.sheet.recorded_points import recorded_points
 
 T = TypeVar("T")
 FOLDER = ASSETS / "results"
@@ -96,22 +97,23 @@ def read(path: Path) -> Results:
 
 @once_per_version
 def summarise(path: Path) -> Evaluated:
-    """Compute the curves and counts of a results file or a folder.
+    """Measure a results file or a folder; the curves of a shipped file are recorded.
 
     Raises:
         QAlignError: it cannot be read.
     """
+    if path.is_file() and (points := recorded_points(path)) is not None:
+        return Evaluated(title_of(path), points, read(path))
     return evaluated(path, title_of(path), read(path))
 
 
-@once_per_version
 def difference_of_votes(path: Path) -> Difference | None:
     """Compare the chain's vote with the weighted vote at the largest equal compute of a file.
 
     Raises:
         QAlignError: it cannot be read.
     """
-    return last_paired(read(path), chain_vote.id, weighted_vote.id)
+    return next(reversed([*paired(summarise(path).points, chain_vote.id, weighted_vote.id)]), None)
 
 
 def task_of(path: Path) -> str:

@@ -1,0 +1,61 @@
+"""The curves of the shipped results, recorded: to compute them takes seconds a file.
+
+python -m qalign_study.sheet.recorded_points    # writes assets/results/points.npz
+"""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qalign_core.assets import ASSETS
+from qalign_core.decide.rules import RULES
+from qalign_study.measure.curves import Point, curves
+from qalign_study.measure.results import load_results
+
+RESULTS = ASSETS / "results"
+RECORD = RESULTS / "points.npz"
+NUMBERS = [field.name for field in fields(Point) if field.type in (int, float)]
+
+
+def recorded_points(path: Path) -> tuple[Point, ...] | None:
+    """Return the recorded curves of a results file; None if it or the set of rules has changed.
+
+    Raises:
+        OSError: the file or the record cannot be read.
+    """
+    key = _key(path)
+    with np.load(RECORD) as record:
+        if key not in record:
+            return None
+        rows, methods = record[key].tolist(), record[f"{key} methods"].tolist()
+    return tuple(map(_point, methods, rows))
+
+
+def _point(method: str, row: list[float]) -> Point:
+    n, *numbers = row[: len(NUMBERS)]
+    values: dict[str, Any] = dict(zip(NUMBERS[1:], numbers, strict=True))
+    return Point(method, int(n), each=tuple(row[len(NUMBERS) :]), **values)
+
+
+def _key(path: Path) -> str:
+    """A name for what the curves are computed from: the draws, and the rules that decide."""
+    return sha256(path.read_bytes() + " ".join(RULES).encode()).hexdigest()[:16]
+
+
+def write_record(paths: Iterable[Path]) -> None:
+    """Compute and record the curves of some results files of problem sets."""
+    record: dict[str, Any] = {}
+    for path in paths:
+        points = list(curves(load_results(path)))
+        rows = [[*(getattr(point, name) for name in NUMBERS), *point.each] for point in points]
+        record[_key(path)] = np.array(rows)
+        record[f"{_key(path)} methods"] = np.array([point.method for point in points])
+    np.savez_compressed(RECORD, **record)
+
+
+if __name__ == "__main__":
+    write_record(sorted(RESULTS.rglob("*.zip")))
