@@ -65,6 +65,20 @@ def test_a_terminal_without_greek_letters_and_another_time_zone_show_the_same_nu
     assert ran.stderr.startswith(b"qalign: ")
 
 
+WARNS = """
+from qalign_core.decide.rouge import rouge1
+from qalign_study import __main__, commands
+commands.main = lambda: [rouge1.matrix(["αβγ"] * n) for n in (2, 3)]
+__main__.main()
+"""
+
+
+def test_a_warning_is_one_sentence_and_shown_once():
+    ran = subprocess.run([sys.executable, "-c", WARNS], cwd=ROOT, capture_output=True, text=True)
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("qalign: ROUGE-1 counts words of Latin letters"), line
+
+
 def test_a_program_that_keeps_the_output_in_memory_can_call_a_command(monkeypatch):
     out = io.StringIO()  # no `reconfigure`
     monkeypatch.setattr(sys, "stdout", out)

@@ -60,7 +60,7 @@ def test_repeated_words_are_clipped_and_no_words_score_nothing():
 
 def test_texts_that_rouge_cannot_read_are_warned_of_in_one_sentence():
     greek, mixed = "η απάντηση είναι δέκα", "the café sells 10 cakes a day " + "and some tea " * 5
-    with pytest.warns(UserWarning, match=r"Latin letters .* 1 of 2 texts are mostly others"):
+    with pytest.warns(UserWarning, match=r"Latin letters .* some texts are mostly others"):
         assert not rouge1.matrix([greek, mixed])[0].any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -73,7 +73,7 @@ def test_texts_that_rouge_cannot_read_are_warned_of_in_one_sentence():
 )
 def test_words_that_accents_cut_are_warned_of(y, other):
     for compare in (rouge1, by_matrix):
-        with pytest.warns(UserWarning, match="accents cut words in 1 of 2 texts"):
+        with pytest.warns(UserWarning, match="accents cut words in some texts"):
             assert compare(y, other) == 1.0
 
 
