@@ -53,12 +53,16 @@ _left_out: Counter[str] = Counter()
 COST = {"browser": 1.5, "slow": 0.5}
 """Seconds of processor that a test with this mark takes, roughly; others take 0.01."""
 SECONDS = {
-    "results": 250, "lab_page": 95, "watch": 67, "room_page": 54, "player": 50, "page_mistakes": 46,
-    "compare_page": 45, "controls": 40, "contract": 38, "gallery": 31, "readme": 30, "demo": 30,
-    "door": 30, "inside": 29, "presenter": 27, "int8": 26, "moves": 25, "one_hash": 23,
-    "homework": 23, "serve": 22, "app": 22, "linked_settings": 20, "recorded": 18, "gpu": 18,
-    "save": 17, "glossary": 16, "engine": 15, "served": 15, "bench_moves": 14, "export": 14,
-    "doors": 12, "hub": 10, "folder": 8, "reading": 4, "new_setting": 3,
+    "lab_page": 89, "watch": 72, "learn_page": 72, "page_mistakes": 54, "room_page": 47,
+    "player": 44, "server_folders": 41, "readme": 36, "contract": 33, "axe": 33, "demo": 33,
+    "own_moves": 31, "compare_page": 30, "presenter": 30, "here": 28, "gallery": 27, "door": 26,
+    "architecture": 24, "homework": 23, "notebook": 23, "export": 23, "inventory": 21,
+    "inside": 20, "moves": 20, "app": 19, "subsets": 19, "recorded": 18, "linked_settings": 18,
+    "save": 18, "exhibit": 18, "results_page": 18, "chain": 17, "controls": 17, "sharper": 16,
+    "serve": 16, "answers": 16, "int8": 15, "one_hash": 15, "report": 15, "engine": 14,
+    "reward": 13, "commands": 13, "lab": 13, "bench_moves": 13, "hub": 12, "upgrades": 12,
+    "bad_input": 12, "gpu": 11, "served": 11, "firefox": 11, "glossary": 10, "doors": 8,
+    "folder": 8, "reading": 9, "new_setting": 3,
 }  # fmt: skip
 """Seconds of processor of the longest files, and of those that their marks misjudge."""
 

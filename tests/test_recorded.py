@@ -27,7 +27,7 @@ RUN = ASSETS / "runs" / "hacked.jsonl"
 TEXT = RUN.read_text(encoding="utf-8")
 BLOCKS = (ASSETS / "runs" / "repair.jsonl").read_text(encoding="utf-8")
 SETS = sorted([*ASSETS.glob("results/*.zip"), *ASSETS.glob("results/fresh/*.zip")])
-BUDGET = 3
+BUDGET = 2
 """Samples of a problem of a shipped set that are drawn again."""
 
 
@@ -216,10 +216,10 @@ def draw(tmp_path_factory):
     """What the first problems of a shipped set are, drawn again: shipped, redrawn and traces."""
 
     @cache
-    def draw_first(path: Path, problems: int):
+    def draw_first(path: Path, problems: int, budget: int = BUDGET):
         folder = tmp_path_factory.mktemp("drawn")
         shipped = unpack(path)
-        redrawn = asyncio.run(draw_again(shipped, problems, BUDGET, folder))
+        redrawn = asyncio.run(draw_again(shipped, problems, budget, folder))
         return shipped.records, redrawn.records, dict(traces_of(folder, problems))
 
     return draw_first
@@ -238,7 +238,7 @@ def test_shipped_results_begin_with_what_is_drawn_again(path: Path, problems: in
 @pytest.mark.slow
 @pytest.mark.recorded
 def test_results_that_differ_in_one_draw_are_others(draw, monkeypatch):
-    (shipped, *_), (redrawn,), traces = draw(ASSETS / "results" / "inventory-block.zip", 1)
+    (shipped, *_), (redrawn,), traces = draw(ASSETS / "results" / "inventory-block.zip", 1, 3)
     trace = traces[0]
     law = cache(partial(recorded._draws, trace))
     monkeypatch.setattr(recorded, "_draws", lambda of, *how: law(*how))
