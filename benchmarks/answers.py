@@ -102,9 +102,10 @@ def print_agreement(title: str, rows: Sequence[Row]) -> None:
 def main() -> None:
     """Print the agreement on each table, or on one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", choices=[*TABLES, []], help="default: all")
+    parser.add_argument("table", nargs="?", choices=TABLES, help="default: both")
+    table = parser.parse_args().table
     logging.disable(logging.WARNING)  # Math-Verify logs each text that it cannot read
-    for name in parser.parse_args().tables or TABLES:
+    for name in [table] if table else TABLES:
         print_agreement(name, TABLES[name]())
 
 

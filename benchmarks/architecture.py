@@ -6,6 +6,7 @@ from others is left out.
 
 from __future__ import annotations
 
+import argparse
 import ast
 from pathlib import Path
 
@@ -170,5 +171,6 @@ def drawing(root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     PICTURE.write_text(drawing(), encoding="utf-8")
     print(PICTURE)

@@ -192,7 +192,9 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", nargs="+", default=list(SECONDS), choices=SECONDS)
     parser.add_argument("--rows", nargs="+", type=int, default=[8, 16], choices=ROWS)
     parser.add_argument("--rounds", type=int, default=3)

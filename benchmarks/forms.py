@@ -16,15 +16,19 @@ import argparse
 import json
 import random
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from qalign_core.errors import InvalidSetting, QAlignError, on_disk
 from qalign_core.types import Array
+from qalign_core.validation import check_count
 from qalign_study.measure.intervals import paired_difference, share_of
 from qalign_study.measure.record import Record
 from qalign_study.measure.results import load_results
+from qalign_study.sheet.words import brief, in_points
 
 FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "name": ("My name is {}.", ("Mara", "Tom", "Ines", "Omar", "Kate", "Leo", "Nora", "Paul")),
@@ -102,7 +106,7 @@ def compare(path: Path) -> None:
         return np.array([float(r.is_right(draw(r))) for r in records])
 
     best_of_n = right_of(lambda r: r.pool_answer[r.pool_reward.argmax()])
-    print(f"{len(records)} problems\nbest-of-n: {share_of(best_of_n)}")
+    print(f"{len(records)} problems, in %\nbest-of-n: {in_points(share_of(best_of_n))}")
     for name, place in {
         "best state": lambda r: r.state_of[r.chain_reward[r.state_of].argmax()],
         "last state": lambda r: r.state_of[-1],
@@ -110,7 +114,8 @@ def compare(path: Path) -> None:
         right = right_of(lambda r, place=place: r.chain_answer[place(r)])
         d = paired_difference(name, "bon", right, best_of_n, n=len(records[0].pool_reward), spent=0)
         gained, lost = ((right > best_of_n).sum(), (right < best_of_n).sum())
-        print(f"{name}: {share_of(right)}\n  minus best-of-n: {d}\n  gained {gained}, lost {lost}")
+        print(f"{name}: {in_points(share_of(right))}")
+        print(f"  minus best-of-n: {brief(d)}\n  problems gained {gained}, lost {lost}")
 
 
 def main() -> None:
@@ -124,9 +129,14 @@ def main() -> None:
     if options.compare:
         compare(options.compare)
         return
-    rows = [problem(options.seed + k, options.examples) for k in range(options.problems)]
-    options.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    n = check_count("--problems", options.problems, 1)
+    rows = [problem(options.seed + k, options.examples) for k in range(n)]
+    with on_disk(options.out, "written", "give another --out", InvalidSetting):
+        options.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except QAlignError as error:
+        sys.exit(str(error))

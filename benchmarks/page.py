@@ -8,6 +8,7 @@ empty Gradio app sends.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ async def measure(browser: object, address: str, ready: str) -> tuple[float, flo
 
 
 async def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     with gr.Blocks() as empty:
         gr.HTML("<p id='here'>empty</p>")
     async with chromium() as browser:

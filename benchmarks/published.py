@@ -7,6 +7,7 @@ be imported without a GPU (see `_import`); the chain itself is as published.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import json
@@ -82,8 +83,12 @@ def make(pair: Pair) -> Callable[[int, float], list[int]]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("size")
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    run = make(Pair(sys.argv[1], Path(sys.argv[2])))
+    run = make(Pair(options.size, options.folder))
     for line in sys.stdin:
         n_chains, seconds, seed = line.split()
         torch.manual_seed(int(seed))

@@ -22,7 +22,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from qalign_core.errors import QAlignError
 from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.validation import check_count
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Record
 from qalign_study.measure.results import Results, results_in, unpack
@@ -84,6 +86,8 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=64, help="samples a problem")
     options = parser.parse_args()
 
+    for name in ("problems", "budget"):
+        check_count(f"--{name}", getattr(options, name), 1)
     whole = unpack(options.results)
     shipped = replace(whole, records=whole.records[: options.problems])
     budget = min(options.budget, whole.header.run.pool)
@@ -93,7 +97,7 @@ def main() -> None:
     pairs = list(zip(shipped.records, redrawn.records, strict=True))
     same = sum(begins_with(old, new) for old, new in pairs)
     print(f"{same} of {len(pairs)} problems have the same numbers")
-    ns = sorted({1, budget // 4, budget // 2, budget})
+    ns = sorted({n for n in (1, budget // 4, budget // 2, budget) if n})
     new = {(p.method, p.n): p for p in curves(redrawn, budget="samples", ns=ns)}
     outside = 0
     print(f"{'method':8}{'n':>5}{'shipped':>9}{'band':>17}{'again':>8}")
@@ -112,4 +116,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except QAlignError as error:
+        sys.exit(str(error))

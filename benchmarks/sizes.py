@@ -3,6 +3,7 @@
 Docstrings, comments and blank lines do not count.
 """
 
+import argparse
 import ast
 import io
 import tokenize
@@ -45,6 +46,7 @@ def sizes() -> dict[str, Counter[str]]:
 
 def main() -> None:
     """Print a line per package and one per part of it, their sum, and a line for the tests."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     for package, parts in sizes().items():
         print(f"{package:<20}{sum(parts.values()):>7,}")
         for part, n in parts.most_common():

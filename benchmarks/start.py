@@ -9,6 +9,7 @@ lengthens it less.
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 import subprocess
@@ -44,6 +45,7 @@ def measure(patches: str) -> tuple[float, float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     for name, aim in AIMS.items():
         starts = [measure(name) for _ in range(RUNS)]
         seconds, processor = map(min, zip(*starts, strict=True))

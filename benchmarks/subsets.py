@@ -5,6 +5,7 @@ another number. For each set: the standard deviation over four orders, as a shar
 at the n and rule where it is largest.
 """
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,7 @@ def _shares(results: Results, seed: int, n: int, name: str) -> Array:
 
 def main() -> None:
     """Print one line per file; files with the samples of another one are left out."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     seen = set()
     for path in sorted(ASSETS.glob("results/**/*.zip"), key=lambda path: path.stat().st_size):
         results = unpack(path)

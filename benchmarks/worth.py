@@ -8,6 +8,7 @@ Worlds of 12 decisions from one right sample in 2 to one in 3000, with rewards t
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 
@@ -52,6 +53,7 @@ def worlds() -> Iterator[dict[str, float]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     rows = list(worlds())
     columns = {name: [each[name] for each in rows] for name in rows[0]}
     text = json.dumps({"settings": SETTINGS, "worlds": columns}, indent=1)

@@ -3,6 +3,7 @@
 python -m notebooks
 """
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -36,6 +37,7 @@ def notebook_of(source: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     for path in SOURCES:
         made = path.with_suffix(".ipynb")
         made.write_text(notebook_of(path.read_text("utf-8")), encoding="utf-8")

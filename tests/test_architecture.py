@@ -293,3 +293,13 @@ def test_a_test_that_runs_apart_too_finds_its_fixtures_there(tmp_path: Path):
     (tmp_path / "servers").mkdir()
     (tmp_path / "servers" / "test_it.py").write_text("from test_law import test_law\nlm = 1\n")
     assert missing_fixtures(tmp_path) == ["test_it.py: test_law(fewer)"]
+
+
+def test_every_script_reads_its_options_before_it_works():
+    """Or its --help measures for minutes, and may write over files of the repository."""
+    folders = ("benchmarks", "tools", "notebooks")
+    texts = {p: p.read_text("utf-8") for each in folders for p in (ROOT / each).rglob("*.py")}
+    scripts = {path for path, text in texts.items() if '__name__ == "__main__"' in text}
+    deaf = {p for p in scripts if "parse_args(" not in texts[p]}
+    assert len(scripts) > 20
+    assert deaf == set()

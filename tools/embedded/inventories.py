@@ -7,6 +7,7 @@ responses, as the chain compares them, are reported per kind of mistake: they sh
 language model itself drew the suffix from a uniform index, and they differ in one decision.
 """
 
+import argparse
 import json
 import random
 from collections import Counter, defaultdict
@@ -107,6 +108,7 @@ def _share(counted: Sequence[int] | None) -> str:
 
 def main() -> None:
     """Measure all inventories and the subset; write the file and the card's table."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     models = ASSETS / "models"
     inventories = held_out("inventory", seed=0)
     quality = measure(models, inventories, SAMPLES, seed=0)
