@@ -443,6 +443,12 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
         "messages",
         "which is not supported",
     ),
+    (
+        {"messages": [{"role": "user", "content": "eggs " * 700}]},
+        400,
+        "messages",
+        "or lower the setting max_tokens",
+    ),
     ({"temperature": 0}, 400, "temperature", "temperature must be above 0, got 0"),
     ({"temperature": "hot"}, 400, "temperature", "temperature must be a number"),
     ({"top_p": 1.5}, 400, "top_p", "top_p must be between"),
@@ -454,6 +460,10 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"stop": ["a", ""]}, 400, "stop", "up to 4 texts, none of them empty"),
     ({"stream": "yes"}, 400, "stream", "true or false"),
     ({"stream_options": {"include_usage": True}}, 400, "stream_options", "needs stream = true"),
+    *(
+        ({"stream": True, "stream_options": {name: value}}, 400, "stream_options", repr(name))
+        for name, value in (("include_usag", True), ("include_usage", "no"))
+    ),
     ({"logprobs": True}, 400, "logprobs", "logprobs is not supported; leave it out"),
     ({"tools": [{"type": "function"}]}, 400, "tools", "tools is not supported"),
     ({"response_format": {"type": "json_object"}}, 400, "response_format", "not supported"),

@@ -59,6 +59,9 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Fields that are not supported, each with the values that ask for nothing."""
 _READ = frozenset(("model", "messages", "n", "stop", "stream", "stream_options", OWN))
 
+_STREAM_OPTIONS = ("include_usage", "include_obfuscation")
+"""What a stream's options may have; the second one pads OpenAI's events, and changes none here."""
+
 
 def methods() -> dict[str, Rule]:
     """Return the deciding rules by the end of a model's name: `qalign`, `best-of-n` and so on."""
@@ -261,6 +264,11 @@ def _usage(request: Mapping[str, Any], stream: bool) -> bool:
     options = request.get("stream_options", {})
     if not isinstance(options, dict) or (options and not stream):
         raise _bad("stream_options", "stream_options must be an object, and needs stream = true")
+    for name, value in options.items():
+        if name not in _STREAM_OPTIONS or not isinstance(value, bool):
+            known = " and ".join(_STREAM_OPTIONS)
+            got = short_repr({name: value})
+            raise _bad("stream_options", f"stream_options has {known}, true or false; got {got}")
     return bool(options.get("include_usage"))
 
 

@@ -278,7 +278,8 @@ def _to_refusal(error: BaseException) -> HTTPRefusal:
         return HTTPRefusal(500, "the server had an internal error; try again")
     status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 500)
     param = "messages" if type(error) is InvalidPrompt else None
-    return HTTPRefusal(status, str(error), param=param)
+    sentence = str(error).replace("max_new_tokens", "max_tokens")  # the field of the API
+    return HTTPRefusal(status, sentence, param=param)
 
 
 _STATUS: dict[type[QAlignError], int] = {
