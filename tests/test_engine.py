@@ -415,6 +415,17 @@ async def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(lm):
         await lm.extend((*ids, 10**6), (), seed=0)
 
 
+def test_a_long_text_gets_our_sentence_alone(lm, monkeypatch):
+    """transformers warns once per tokenizer that so many ids give "indexing errors"."""
+    warned = {}
+    monkeypatch.setattr(lm._text._tokenizer, "deprecation_warnings", warned)
+    monkeypatch.setattr(lm._text._tokenizer, "model_max_length", 100)
+    with pytest.raises(InvalidPrompt, match="together more than the context"):
+        lm.encode("eggs " * 700)
+    lm._text.plain("eggs " * 700)
+    assert warned == {}
+
+
 async def test_a_prefix_that_cannot_be_continued_is_refused(lm):
     for prefix in ((2,), (9,) * lm.max_new_tokens):
         with pytest.raises(ModelContractError, match="cannot be continued"):

@@ -88,11 +88,13 @@ class Text:
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Ids of a text as it stands: names of special tokens are read, none is added."""
-        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return tuple(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def plain(self, text: str) -> tuple[int, ...]:
         """Return the ids of a user's words, in which names of special tokens are plain text."""
-        encoding = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        encoding = self._tokenizer(
+            text, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
         return tuple(encoding["input_ids"])
 
     def piece(self, before: Sequence[int], token: int) -> str:
