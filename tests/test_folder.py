@@ -223,14 +223,20 @@ def test_a_run_that_is_done_draws_nothing_more(whole):
     ("changes", "sentence"),
     [
         ({"beta": 0.6}, "beta: 0.5, now 0.6"),
-        ({"steps": 8}, "steps: 40, now 8"),
-        ({"chains": 2}, "chains: 3, now 2"),
-        ({"pool": 2}, "samples: 20, now 2"),
-        ({"pool": 2, "steps": 8}, "samples: 20, now 2"),  # the steps may follow from the samples
+        ({"steps": 8}, "40 steps are in it, and 8 were asked for"),
+        ({"chains": 2}, "3 chains are in it, and 2 were asked for"),
+        ({"pool": 2}, "20 samples are in it, and 2 were asked for"),
+        (
+            {"pool": 2, "steps": 8},
+            "20 samples are in it, and 2 were asked for",
+        ),  # the steps may follow from the samples
         ({"matched": "pool"}, "matched: 'none', now 'pool'"),
         ({"seed": 12}, "seed: 11, now 12"),
-        ({"problems": PROBLEMS[:2]}, "other problems"),
-        ({"problems": [replace(PROBLEMS[0], answer="19"), *PROBLEMS[1:]]}, "other problems"),
+        ({"problems": PROBLEMS[:2]}, "other problems, or fewer"),
+        (
+            {"problems": [replace(PROBLEMS[0], answer="19"), *PROBLEMS[1:]]},
+            "other problems, or fewer",
+        ),
         ({"lm": ToyLM(max_new_tokens=64)}, "max_new_tokens: 128, now 64"),
     ],
 )

@@ -121,7 +121,7 @@ def test_whatever_is_in_a_file_it_is_refused_as_it_is_or_kept_to_its_last_whole_
     ("changes", "differing"),
     [
         ({"beta": 0.9}, "beta: 0.8, now 0.9"),
-        ({"steps": 3}, "steps: 4, now 3"),
+        ({"steps": 3}, "4 steps are in it, and 3 were asked for"),
         ({"prompt": "y"}, "prompt"),
         ({"matched": "pool"}, "matched: 'none', now 'pool'"),
     ],

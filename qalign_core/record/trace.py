@@ -166,12 +166,14 @@ def difference(old: Header, new: Header) -> str:
         may = name in _MAY_DIFFER or (name in _MAY_GROW and before < after)
         if before != after and not may:
             if name in ("problems", "digest"):
-                return "other problems"
+                return "other problems, or fewer"
             old_value, new_value = (values[name] for values in headers)
             if old_value == new_value:  # one name, two hashes
                 return f"{name}: {short_repr(new_value, 60)} has changed since"
-            label = "samples" if name == "pool" else name
-            return f"{label}: {short_repr(old_value, 60)}, now {short_repr(new_value, 60)}"
+            if name in _MAY_GROW:
+                label = "samples" if name == "pool" else name
+                return f"{old_value} {label} are in it, and {new_value} were asked for"
+            return f"{name}: {short_repr(old_value, 60)}, now {short_repr(new_value, 60)}"
     return ""
 
 
