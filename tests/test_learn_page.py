@@ -163,10 +163,19 @@ async def check_kept(page, lesson) -> None:
     assert held["lessons"][lesson.name]["done"]
 
 
+UNIT_IS_BESIDE = """(([input, unit]) => {
+  const range = document.createRange();
+  range.selectNode(unit);
+  return range.getBoundingClientRect().top < input.getBoundingClientRect().bottom;
+})(document.querySelector(".learn-number input").parentNode.childNodes)"""
+
+
 @pytest.mark.slow
 async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(revisit, toy_app):
     page = await revisit(toy_app)
     await begin(page, LESSONS["one-step"])
+    await page.set_viewport_size({"width": 768, "height": 1024})
+    assert await page.evaluate(UNIT_IS_BESIDE)
     await page.set_viewport_size({"width": 390, "height": 844})
     await walk(page, LESSONS["one-step"])
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -195,6 +204,9 @@ async def test_the_first_visit_begins_with_the_first_pass_until_it_is_refused_or
     await titled(page, FIRST.stops[0].title)
     await page.wait_for_selector(".learn-highlight")
     assert await page.evaluate(f"[{API}.position.t, {API}.position.playing]") == [0, False]
+    await page.set_viewport_size({"width": 768, "height": 1024})  # a tablet
+    assert await page.evaluate("document.querySelector('.learn-next').offsetHeight") == 44
+    await page.set_viewport_size({"width": 1280, "height": 800})
     await page.evaluate("document.activeElement.blur()")  # arrows turn it wherever the focus is not
     await page.keyboard.press("ArrowRight")
     await titled(page, FIRST.stops[1].title)

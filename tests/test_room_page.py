@@ -68,6 +68,8 @@ async def room(browser: Any, toy_app: str) -> AsyncIterator[Class]:
     size = {"width": 1280, "height": 720}
     lead = await opened(browser, errors, f"{toy_app}room", viewport=size)
     await lead.select_option("#room-lesson", LESSON.name)
+    options = await lead.locator("#room-problems option").all_inner_texts()
+    assert all(len(text) > 60 for text in options if text.endswith("…"))
     await lead.select_option("#room-problems", "-1")
     await lead.fill("#room-prompt", f"{PROMPT} {HOSTILE}")
     await lead.fill("#room-answer", ANSWER)

@@ -58,7 +58,7 @@ function choice({ question, options }) {
 function number({ question, unit }, end) {
   const input = h("input", { type: "number", step: "any", id: `learn-number${end}` });
   return {
-    node: h("div.number", h("label", { for: input.id }, question), input, unit),
+    node: h("div.number", h("label", { for: input.id }, question), h("span", input, ` ${unit}`)),
     read: () => input.value,
     label: (/** @type {string} */ prediction) => `${prediction} ${unit}`.trim(),
     show(/** @type {string} */ prediction) {

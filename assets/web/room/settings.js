@@ -21,6 +21,10 @@ import { BROKE, Refusal, ask } from "./net.js";
  */
 
 const CLASS = 30; // members, for the pace that is stated before a room opens
+const LONGEST = 60; // characters of a problem in the list
+
+/** @param {string} text */
+const excerpt = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text);
 
 /**
  * A form for models, problem and β. A problem that the language model was not made for is sent only
@@ -33,7 +37,7 @@ const CLASS = 30; // members, for the pace that is stated before a room opens
  */
 export function settings({ problems, left_out: leftOut, text, models }, label, done, ...first) {
   const select = h("select", { id: "room-problems", onchange: () => take(Number(select.value)) },
-    ...problems.map(({ prompt }, k) => h("option", { value: k }, `${prompt.slice(0, 60)}…`)),
+    ...problems.map(({ prompt }, k) => h("option", { value: k }, excerpt(prompt))),
     h("option", { value: -1 }, "a problem of your own"));
   const prompt = h("textarea", { id: "room-prompt", rows: 3, maxlength: text, oninput: own });
   const answer = h("input", { id: "room-answer", maxlength: 40, oninput: own });
