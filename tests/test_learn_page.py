@@ -181,7 +181,7 @@ async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(revisit, to
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
+async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_and_says_so(
     visit, visitors, toy_app
 ):
     bodies: list[str] = []
@@ -195,6 +195,7 @@ async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
         visitors.remove_listener("request", heard)
     assert not any("UNKNOWN" in body and "fn_name" in body for body in bodies)
     assert await page.locator(".learn-panel").count() == 0
+    assert await page.inner_text(".learn-fault") == "There is no lesson called “UNKNOWN”."
 
 
 async def test_the_first_visit_begins_with_the_first_pass_until_it_is_refused_or_ended(

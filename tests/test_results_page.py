@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -9,6 +10,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from urllib.parse import parse_qsl
 from xml.etree import ElementTree
 
@@ -583,6 +585,15 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     ):
         sentence = ranking(changed(comparison, header=header))
         assert sentence == "One problem cannot rank the methods; whole sets of problems can."
+
+
+def test_a_link_to_a_set_that_there_is_not_opens_the_first_and_says_so(monkeypatch) -> None:
+    monkeypatch.setattr(gr, "Warning", (notices := []).append)
+    sets = _Sets({"long-power": FOLDER / "long-power.zip"})
+    for query in ({}, {"set": "long-power"}, {"set": "UNKNOWN"}):
+        chosen = asyncio.run(sets.look("", SimpleNamespace(query_params=query)))
+        assert chosen[1].value == "long-power"
+    assert notices == ["The link's value “UNKNOWN” of “Problem set” cannot be used here."]
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import gradio as gr
 from gradio.components import Component
 
+from components.session.links import unusable
 from qalign_core.validation import rename_settings
 
 LONGEST = 400
@@ -43,10 +44,7 @@ def from_query(
         try:
             values[name] = _read(control, query[name][:LONGEST])
         except ValueError:
-            excerpt = query[name] if len(query[name]) <= 24 else f"{query[name][:24]}…"
-            notices.append(
-                f"The link's value “{excerpt}” of “{control.label}” cannot be used here."
-            )
+            notices.append(unusable(query[name], str(control.label)))
     return values, tuple(notices)
 
 

@@ -16,6 +16,7 @@ from components.common.options import PLAIN, PRIVATE, heading
 from components.common.saving import file_saver
 from components.results.advice import advice_html
 from components.results.sheet import file_of, list_html, paper_html, show, whole_html
+from components.session.links import unusable
 from qalign_core.errors import QAlignError
 from qalign_study.sheet.evaluated import (
     NO_FOLDERS,
@@ -155,7 +156,10 @@ class _Sets:
         """Choose the set of a visitor's first look."""
         # a lesson that leads here comes before the link that brought the visitor
         parameters = {**request.query_params, **dict(parse_qsl(str(query)))}
-        name = self.known(parameters.get("set")) or self.first
+        name = self.known(parameters.get("set", self.first))
+        if name is None:
+            gr.Warning(unusable(parameters["set"], "Problem set"))
+            name = self.first
         return [*self.menus(name), *await self.choose(name)]
 
     async def follow(self, query: str) -> Any:

@@ -56,6 +56,11 @@ def from_query(
             offer.check(run.lm, run.rm)
             values[name] = current_name(name, text) if name in ("lm", "rm") else text
         except QAlignError:
-            short = text if len(text) <= 24 else f"{text[:24]}…"
-            notices.append(f"The link's value “{short}” of “{label_of(name)}” cannot be used here.")
+            notices.append(unusable(text, label_of(name)))
     return Run.read(values), tuple(notices)
+
+
+def unusable(text: str, label: str) -> str:
+    """Return the notice about a link's value that its control cannot have."""
+    excerpt = text if len(text) <= 24 else f"{text[:24]}…"
+    return f"The link's value “{excerpt}” of “{label}” cannot be used here."

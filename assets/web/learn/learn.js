@@ -468,6 +468,10 @@ export const QAlignLearn = {
     });
     const known = props.list.some(({ name }) => name === linked);
     isAwaited = known;
+    if (linked && !known) {
+      put(fault, `There is no lesson called “${linked.slice(0, 40)}”.`);
+      document.body.prepend(fault);
+    }
     if (!known) QAlignLearn.onturn();
     const start = () => {
       if (!player()) window.requestAnimationFrame(start);
