@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from house import PACKAGES
 
 from benchmarks.architecture import PICTURE, drawing, imports_of, name_of
 from benchmarks.architecture import graph_of as graph
@@ -295,11 +296,14 @@ def test_a_test_that_runs_apart_too_finds_its_fixtures_there(tmp_path: Path):
     assert missing_fixtures(tmp_path) == ["test_it.py: test_law(fewer)"]
 
 
+READS_OPTIONS = r"parse_args\(|write_pages\(|commands\.main\("
+
+
 def test_every_script_reads_its_options_before_it_works():
     """Or its --help measures for minutes, and may write over files of the repository."""
-    folders = ("benchmarks", "tools", "notebooks")
+    folders = ("benchmarks", "tools", "notebooks", *PACKAGES)
     texts = {p: p.read_text("utf-8") for each in folders for p in (ROOT / each).rglob("*.py")}
     scripts = {path for path, text in texts.items() if '__name__ == "__main__"' in text}
-    deaf = {p for p in scripts if "parse_args(" not in texts[p]}
+    deaf = {p for p in scripts if not re.search(READS_OPTIONS, texts[p])}
     assert len(scripts) > 20
     assert deaf == set()

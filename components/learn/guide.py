@@ -3,6 +3,7 @@
 `python -m components.learn.guide` prints the table from the lessons and the core.
 """
 
+import argparse
 import re
 from pathlib import Path
 
@@ -56,4 +57,5 @@ def build_guide(looked_at: gr.State) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description="Print the table of exercises.").parse_args()
     print(exercises(load_lessons()), end="")

@@ -3,6 +3,7 @@
 python -m qalign_study.sheet.recorded_points    # writes assets/results/points.npz
 """
 
+import argparse
 from collections.abc import Iterable
 from dataclasses import fields
 from hashlib import sha256
@@ -58,4 +59,5 @@ def write_record(paths: Iterable[Path]) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     write_record(sorted(RESULTS.rglob("*.zip")))
