@@ -114,7 +114,7 @@ def _fold(form: RunForm, sets: Iterable[str]) -> tuple[gr.Radio, gr.Dropdown]:
             kind = gr.Dropdown(
                 list_kinds(sets),
                 value="in_distribution",
-                label="Kind of new problem",
+                label="Kind of problem",
                 info="used by the button New problem",
                 filterable=False,
             )
