@@ -9,6 +9,7 @@ Booleans do not count as numbers. A whole number must be exact as a 64-bit float
 JavaScript; a finite number must leave room for sums.
 """
 
+import asyncio
 import errno
 import json
 import math
@@ -17,7 +18,7 @@ import re
 import reprlib
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
@@ -204,15 +205,25 @@ def user_code(
     Args:
         kind: the class of that error.
         before, after: its message, without the reason between them ("KeyError: 'a'").
-        let: errors that pass unchanged, as an interruption does. Errors of settings and prompts
-            must not: servers show them to visitors as the visitors' own words.
+        let: errors that pass unchanged, as Ctrl-C and the end of the task do. Errors of settings
+            and prompts must not: servers show them to visitors as the visitors' own words.
     """
     try:
         yield
     except BaseException as error:
-        if isinstance(error, (KeyboardInterrupt, *let)):
+        if isinstance(error, (KeyboardInterrupt, *let)) or _is_end_of_task(error):
             raise
         raise kind(f"{before}{type(error).__name__}: {first_line(error)}{after}") from error
+
+
+def _is_end_of_task(error: BaseException) -> bool:
+    """True if the running task is cancelled; a user's code may raise the same error by itself."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    with suppress(RuntimeError):  # nothing runs in this thread
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return False
 
 
 def first_line(error: BaseException) -> str:

@@ -62,6 +62,16 @@ class Nameless:
         raise InvalidSetting("no id")
 
 
+class Slow:
+    async def score(self, prompt, response):
+        await __import__("asyncio").Event().wait()
+
+
+class Cancelled:
+    async def score(self, prompt, response):
+        raise __import__("asyncio").CancelledError
+
+
 class Surrogate(Eggs):
     id = "\\ud800"
 
@@ -135,6 +145,7 @@ def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
         ("Prompted", InvalidReward, "Prompted failed with InvalidPrompt: too long; fix the class"),
         ("Nameless", ModelLoadError, "InvalidSetting: no id.; fix its attributes"),
         ("Surrogate", ModelLoadError, r"the id '\\ud800' is not UTF-8 text.; fix its attributes"),
+        ("Cancelled", InvalidReward, "Cancelled failed with CancelledError"),
         ("Infinite", InvalidReward, "Infinite returned inf; one finite number was expected"),
     ],
 )
@@ -165,6 +176,27 @@ def test_the_cost_that_a_class_states_is_refused_in_one_sentence_that_names_it(
     error = capsys.readouterr().err
     assert sentence in error
     assert "Traceback" not in error
+
+
+def test_an_async_function_is_refused_before_it_is_called():
+    class Late:
+        async def __call__(self, prompt, text):
+            return 1.0
+
+    for function in (Late(), Late().__call__):
+        with pytest.raises(
+            InvalidSetting, match="rule is an async function; write it with a plain"
+        ):
+            FunctionReward(function)
+
+
+async def test_the_end_of_a_task_is_no_failure_of_its_reward(own):
+    rm = load_reward_model(f"{own}:Slow", code=True)
+    task = asyncio.create_task(rm.score("p", TEXT))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_numbers_of_numpy_are_rewards():

@@ -64,12 +64,17 @@ class FunctionReward:
     Args:
         function: of the prompt and the response's text; returns one finite number.
         id: its name, for traces.
+
+    Raises:
+        InvalidSetting: the function is async.
     """
 
     n_parameters = 0
     n_read: Reading = staticmethod(reads_nothing)
 
     def __init__(self, function: Callable[[str, str], float], *, id: str = "rule") -> None:
+        if any(map(iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
+            raise InvalidSetting(f"{id} is an async function; write it with a plain def")
         self.function, self.id = function, id
 
     async def score(self, prompt: str, response: Response) -> float:
@@ -104,7 +109,7 @@ class OwnReward(FunctionReward):
 
     async def score(self, prompt: str, response: Response) -> float:
         """The object's score; anything but a finite number is an `InvalidReward`."""
-        let = asyncio.CancelledError, EngineError, InvalidReward
+        let = EngineError, InvalidReward
         with user_code(InvalidReward, f"{self.id} failed with ", "; fix the class", let=let):
             value = await self.reward.score(prompt, response)
         return self.checked(value)
