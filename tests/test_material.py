@@ -215,6 +215,8 @@ def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_pat
     assert main(["lesson", "check", str(path)]) == 1
     (line,) = capsys.readouterr().out.splitlines()  # and none for the stops that follow it
     assert "there is no recorded run 'wach'" in line
+    assert main(["lesson", "new", "x.txt"]) == 2
+    assert "got x.txt; use x.toml" in capsys.readouterr().err
     assert main(["lesson", "check", str(tmp_path / "none.toml")]) == 1
     assert "cannot be read" in capsys.readouterr().out
 

@@ -75,7 +75,8 @@ async def command(options: argparse.Namespace) -> int:
 
 def _write(path: Path) -> int:
     if path.suffix != ".toml":
-        raise InvalidSetting(f"a lesson's file ends with .toml, got {path}; use {path}.toml")
+        better = path.with_suffix(".toml")
+        raise InvalidSetting(f"a lesson's file ends with .toml, got {path}; use {better}")
     with (
         on_disk(f"the lesson {path}", "written", "give a new file", InvalidSetting),
         path.open("x", encoding="utf-8") as file,  # never over a lesson that is there

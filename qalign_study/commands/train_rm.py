@@ -74,6 +74,7 @@ def options(parser: argparse.ArgumentParser) -> None:
             f"--{each.name.replace('_', '-')}",
             dest=f"recipe_{each.name}",
             type=each.type,
+            metavar=each.name.upper(),
             help=f"{each.metadata['help']} ({usual})",
         )
     left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
