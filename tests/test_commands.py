@@ -27,6 +27,7 @@ from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.sets.folder import read_set, traces_of
+from qalign_study.sets.problem_sets import load_problems
 from qalign_study.sheet.words import describe_mixing
 from qalign_study.train.reward_training import SETTINGS, check_unchanged
 
@@ -386,3 +387,28 @@ def test_a_share_of_no_proposals_is_left_out(capsys):
     with warnings.catch_warnings(action="error", category=RuntimeWarning):
         assert main(command.split()) == 0
     assert re.search(r"suffix +0\.0 \(0\.0 to 79\.3\) +- +- ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("run --prompt x --reference banana", 'the right answer is "banana", which the extractor'),
+        ('run --prompt x --reference ["5","banana"]', 'the right answer is "banana", which the'),
+        ("run --task shifted --extractor choice", "of problem 'shifted-000' is"),
+        ("evaluate --task shifted --extractor choice --out x", "of problem 'shifted-000' is"),
+    ],
+)
+def test_a_right_answer_that_is_never_read_is_refused(options, sentence, capsys):
+    assert main(options.split()) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_text_with_checks_is_right_or_wrong_in_run_and_compare(capsys):
+    problem = "--task writing --problem 0 --steps 4"
+    assert main(["compare", *problem.split(), "--pool", "4", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    checked = load_problems("writing")[0]
+    assert [row["right"] for row in rows] == [checked.is_right(row["text"]) for row in rows]
+    assert main(["run", *problem.split(), "--quiet"]) == 0
+    head, text = capsys.readouterr().out.strip().splitlines()[-2:]
+    assert head.endswith(f", {'right' if checked.is_right(text) else 'wrong'}:")

@@ -7,6 +7,7 @@ Examples:
 
 import argparse
 import json
+from dataclasses import replace
 
 from qalign_core.types import Step
 from qalign_study.commands import shared
@@ -35,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Draw a chain and samples at equal cost and print what each method decides."""
-    run = shared.run_of(options)
+    run, problem = shared.run_of(options)
     if options.match == "flops":
         run = run.with_changes(matched="pool")
     else:  # as many samples as states
@@ -47,6 +48,13 @@ async def command(options: argparse.Namespace) -> None:
         )
     comparison, unit = Comparison(trace), trace.header.meter.unit
     decided = outcomes(comparison, full_cut(comparison, options.match))
+    if problem.check is not None:  # the header has no check, so the outcomes are not graded yet
+        decided = tuple(
+            replace(o, correct=problem.is_right(o.decision.chosen.response.text))
+            if o.decision.chosen
+            else o
+            for o in decided
+        )
     if options.json:
         rows = [_to_dict(outcome, trace.header.run.reference, unit) for outcome in decided]
         print(json.dumps(rows, ensure_ascii=False, allow_nan=False))

@@ -49,9 +49,8 @@ async def command(options: argparse.Namespace) -> None:
         raise InvalidSetting("--json prints the answers to --prompts; give --prompts SET")
     if options.problems is not None:
         raise InvalidSetting("--problems is for --prompts SET; --problem N runs one problem")
-    run = shared.run_of(options)
+    run, problem = shared.run_of(options)
     models = shared.models_of(options)
-    problem = Problem("", run.prompt, run.reference, run.extractor)
 
     def show(draw_or_step: Draw) -> None:
         if isinstance(draw_or_step, Step) and not options.quiet:
@@ -128,7 +127,10 @@ def _summarize(problem: Problem, trace: Trace) -> str:
     if answer.accepted is not None:
         summary += f", {answer.accepted:.0%} of those that differ from the state"
     if problem.extract is None:
-        return f"{summary}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
+        verdict = {True: ", right", False: ", wrong", None: ""}[problem.is_right(answer.text)]
+        return (
+            f"{summary}\nminimum Bayes risk over {answer.n_states} states{verdict}:\n{answer.text}"
+        )
     share = f"{answer.share:.0%} of {answer.n_states} states"
     return f"{summary}\nanswer {answer.answer or '(none)'}, {share}{_reference(answer)}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.context import PROGRESS
-from qalign_core.decide.answers.graders import get_grader
+from qalign_core.decide.answers.graders import references
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
@@ -16,7 +16,7 @@ from qalign_core.registry import is_address, load_grader, load_language_model, l
 from qalign_core.rewards.kinds import reward_kinds
 from qalign_core.run import NO_EXTRACTOR, Run, Sampling, is_file_name
 from qalign_core.validation import OLD_NAMES
-from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sets.problem_sets import Problem, check_readable, load_problems
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 
 Models = tuple[LanguageModel, RewardModel]
@@ -181,9 +181,9 @@ def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def run_of(options: argparse.Namespace) -> Run:
+def run_of(options: argparse.Namespace) -> tuple[Run, Problem]:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
-    settings = read_settings(options)
+    settings, check = read_settings(options), None
     if "prompt" in settings and options.problem is not None:
         raise InvalidSetting("--prompt and --problem are two problems; leave one of them out")
     if "prompt" not in settings:
@@ -196,7 +196,12 @@ def run_of(options: argparse.Namespace) -> Run:
         problem = problems[number]
         settings |= {"prompt": problem.prompt, "reference": problem.answer or ""}
         settings.setdefault("extractor", problem.extractor or NO_EXTRACTOR)
-    return Run.read(settings).check()
+        check = problem.check
+    run = Run.read(settings).check()
+    if run.extractor is not None:
+        for each in references(run.reference) if run.reference else ():
+            check_readable("the right answer", each, run.extractor)
+    return run, Problem("", run.prompt, run.reference, run.extractor, check)
 
 
 def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
@@ -242,7 +247,9 @@ def with_grader(extractor: str | None, problems: Sequence[Problem]) -> tuple[Pro
             f"--extractor {extractor} is for problems with answers, read from a text; leave it out "
             "for open-ended problems"
         )
-    get_grader(extractor)
+    for problem in problems:
+        for each in references(problem.answer or ""):
+            check_readable(f"the right answer of problem {problem.id!r}", each, extractor)
     return tuple(replace(problem, extractor=extractor) for problem in problems)
 
 

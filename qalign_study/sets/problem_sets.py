@@ -222,6 +222,15 @@ def parse_problems(
     return problems
 
 
+def check_readable(what: str, answer: object, extractor: str) -> None:
+    """Refuse a right answer that its extractor does not read: no response could be right."""
+    if not get_grader(extractor).reads(str(answer)):
+        raise InvalidTask(
+            f'{what} is {_short_json(answer)}, which the extractor "{extractor}" does not '
+            f"read; give {_READABLE[extractor]}, or name another extractor"
+        )
+
+
 def check_gradable(problems: Sequence[Problem]) -> None:
     """Refuse a set of which nothing, or not the same thing, says what is right."""
     for problem in problems:
@@ -296,12 +305,7 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
             )
         extractor = None
     for each in right if answer is not None and extractor else ():
-        if get_grader(extractor).reads(str(each)):
-            continue
-        raise InvalidTask(
-            f'{place}: "answer" is {_short_json(each)}, which the extractor "{extractor}" does not '
-            f"read; give {_READABLE[extractor]}, or name another extractor"
-        )
+        check_readable(f'{place}: "answer"', each, extractor)
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
