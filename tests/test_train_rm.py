@@ -205,12 +205,16 @@ def test_what_trains_is_looked_for_before_anything_is_drawn(tmp_path, capsys, mo
     assert not (tmp_path / "rm").exists()
 
 
-def test_processes_without_what_trains_can_share_the_drawing(tmp_path, monkeypatch):
+def test_processes_without_what_trains_can_share_the_drawing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "_PACKAGES", ("no_such_package",))
     command = ["train-rm", "--problems", "2", "--samples", "4", "--steps", "2", "--only-draw"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     traces = [trace for _, trace in traces_of(tmp_path / "samples", 2)]
     assert [(len(t.pool), len(t.steps), t.header.run.rm) for t in traces] == [(4, 3, "right")] * 2
+    (tmp_path / "asked.json").write_text("{}")  # is there once something has been trained
+    capsys.readouterr()
+    assert main(["grade", str(tmp_path)]) == 0
+    assert " texts: " in capsys.readouterr().out
 
 
 def test_a_set_that_nobody_can_grade_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch):

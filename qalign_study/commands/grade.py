@@ -24,6 +24,7 @@ from qalign_study.sets.checks import Likeness
 from qalign_study.sets.folder import HEADER, read_set, traces_of
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sheet.files import csv_of
+from qalign_study.train.reward_training import SAMPLES
 
 WIDTH = 60
 """Characters of a text that are printed, its last ones: there the answer is."""
@@ -59,6 +60,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Print one line per text, and how many are right."""
     path = Path(options.file)
+    if (path / SAMPLES / HEADER).exists():  # of train-rm
+        options.file = path = path / SAMPLES
     has_files = any(path.glob("*.toml")) or any(path.glob("*.json"))
     if path.is_dir() and not (path / HEADER).exists() and has_files:
         await _grade_homework(path, options.csv or path / "grades.csv")
