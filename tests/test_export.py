@@ -124,7 +124,7 @@ def test_the_command_of_a_run_asks_for_that_run(run):
     words = shlex.split(command_of(run))
     assert words[0] == "qalign"
     options = read(words[1:])
-    parsed = run_of(options).with_changes(matched=run.matched)
+    parsed = run_of(options)[0].with_changes(matched=run.matched)
     options_set = {name for name in Sampling.settings() if getattr(options, name) is not None}
     for name in Run.kinds():
         if name not in Sampling.settings() or name in options_set:

@@ -302,7 +302,7 @@ def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
     header = replace(with_run(results.header, seed=5, beta=0.5, pool=8), task="in_distribution")
     place = header.problems.index("p3")
     words = shlex.split(command_of_problem(header, place, 7))
-    run = run_of(read(words[1:]))
+    run, _ = run_of(read(words[1:]))
     assert (run.seed, run.beta, run.steps, run.chains) == (8, 0.5, 7, header.run.chains)
     assert (run.lm, run.rm, run.sampling) == (header.run.lm, header.run.rm, header.run.sampling)
     assert words[:6] == ["qalign", "run", "--task", "in_distribution", "--problem", "3"]
