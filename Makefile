@@ -44,10 +44,10 @@ test-alike: $(VENV)/.dev
 quick: $(VENV)/.dev
 	$(MAKE) --jobs=2 lint pytest ONLY='-m "not alike and not browser and not slow"'
 
-# four processes for two cores, since each waits for its pages 40% of the time; the longest files
+# three processes for two cores, since each waits for its pages 40% of the time; the longest files
 # first (tests/conftest.py), each file in one process, which starts its app and its browser once
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ONLY)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ONLY)
 
 # What is compared with recorded numbers, computed as an x86-64 processor without AVX does and as one
 # with AVX2 does: each library has a variable of its own.
