@@ -185,12 +185,15 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
         led: a component whose value is the query of a link that the page follows.
     """
     page = _Page()
-    controls, sections = set(page.controls), page.sections
+    sections = page.sections
 
     def redraw(held: Held) -> Held:
-        placed = sections[held[page.opened]]
+        placed, drawings = sections[held[page.opened]], held[begun]
+        number = drawings[0] = drawings[0] + 1
         world, own = ([held[c] for c in each] for each in (page.world, placed.controls))
         message, value = draw_section(placed.section, world, own)
+        if number < drawings[0]:  # a newer one has begun, whose reply may be there already
+            return {page.message: gr.skip()}
         return {page.message: message, page.link: page.link_of(held), placed.view: value}
 
     def open_section(name: str) -> list[gr.Column]:
@@ -209,7 +212,9 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
         return moved if moved == gr.skip() else {**moved, due: 1}
 
     outputs = [page.message, page.link, *(placed.view for placed in sections.values())]
-    draw: dict[str, Any] = {"fn": redraw, "inputs": controls, "outputs": outputs, **DIRECT}
+    begun = gr.State([0])  # how many drawings of this visitor have begun
+    inputs = {*page.controls, begun}
+    draw: dict[str, Any] = {"fn": redraw, "inputs": inputs, "outputs": outputs, **DIRECT}
     due = gr.State(0)
 
     def then_draw(event: Any) -> Any:
