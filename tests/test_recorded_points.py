@@ -54,5 +54,10 @@ def test_another_file_and_another_set_of_rules_are_computed(tmp_path, monkeypatc
     other = tmp_path / path.name
     other.write_bytes(path.read_bytes() + b" ")
     assert recorded_points(other) is None
-    monkeypatch.setattr(module, "RULES", {**RULES, "mine": None})
-    assert recorded_points(path) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "RULES", {**RULES, "mine": None})
+        assert recorded_points(path) is None
+    for name in ("absent.npz", "broken.npz", other.name):  # none, none that is one, another
+        (tmp_path / "broken.npz").write_bytes(b"PK broken")
+        monkeypatch.setattr(module, "RECORD", tmp_path / name)
+        assert recorded_points(path) is None

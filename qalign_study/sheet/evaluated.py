@@ -107,6 +107,7 @@ def summarise(path: Path) -> Evaluated:
     return evaluated(path, title_of(path), read(path))
 
 
+@once_per_version
 def difference_of_votes(path: Path) -> Difference | None:
     """Compare the chain's vote with the weighted vote at the largest equal compute of a file.
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -23,16 +24,16 @@ NUMBERS = [field.name for field in fields(Point) if field.type in (int, float)]
 
 
 def recorded_points(path: Path) -> tuple[Point, ...] | None:
-    """Return the recorded curves of a results file; None if it or the set of rules has changed.
+    """Return the recorded curves of a results file.
 
-    Raises:
-        OSError: the file or the record cannot be read.
+    None if the file or the set of rules has changed, or the record or the file cannot be read.
     """
-    key = _key(path)
-    with np.load(RECORD) as record:
-        if key not in record:
-            return None
-        rows, methods = record[key].tolist(), record[f"{key} methods"].tolist()
+    try:
+        key = _key(path)
+        with np.load(RECORD) as record:
+            rows, methods = record[key].tolist(), record[f"{key} methods"].tolist()
+    except (OSError, ValueError, KeyError, BadZipFile):  # whoever needs the curves computes them
+        return None
     return tuple(map(_point, methods, rows))
 
 
