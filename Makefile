@@ -27,22 +27,20 @@ echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-
 $(1)/bin/python $(INSTALL) -r $(2)
 endef
 
-.PHONY: demo test pytest quick test-alike js test-processors test-sse test-avx2 test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
+.PHONY: demo test test-more pytest js test-processors test-sse test-avx2 test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
-# every claim, in the first cases of each kind
+# every law, number and security claim, and what a visitor does first on each page
 test: $(VENV)/.dev
-	$(MAKE) --jobs=2 lint pytest ONLY='-m "not alike"'
+	$(MAKE) --jobs=2 lint pytest ONLY='-m "not more"'
+	@echo "Left out: other cases, and details of the pages (make test-more)"
 
-# the other cases of each kind: the rest of the lessons, runs, results, pages and architectures
-test-alike: $(VENV)/.dev
-	$(MAKE) pytest ONLY='-m alike'
-
-# what needs no browser and is fast; it says what it leaves out
-quick: $(VENV)/.dev
-	$(MAKE) --jobs=2 lint pytest ONLY='-m "not alike and not browser and not slow"'
+# the other cases of each kind (lessons, runs, results, architectures), the details of the pages, what
+# documents show, and a second browser
+test-more: $(VENV)/.dev
+	$(MAKE) pytest ONLY='-m more'
 
 # three processes for two cores, since each waits for its pages 40% of the time; the longest files
 # first (tests/conftest.py), each file in one process, which starts its app and its browser once
@@ -62,7 +60,7 @@ test-sse: $(VENV)/.dev
 	$(SSE) $(BIN)/python -m pytest -p no:cacheprovider $(KINDS)
 test-avx2: $(VENV)/.dev
 	$(AVX2) $(BIN)/python -m pytest -p no:cacheprovider $(KINDS)
-KINDS := -m "recorded and not browser and not alike"
+KINDS := -m "recorded and not browser and not more"
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready

@@ -12,10 +12,10 @@ RICHEST = ("one-step", "worse", "worth")
 
 
 def cases_of(values: Mapping[str, Any], first: Iterable[str]) -> list[Any]:
-    """Return a case per value; all but the first ones are left to `make test-alike`."""
+    """Return a case per value; all but the first ones are left to `make test-more`."""
     first = set(first)
     assert first <= values.keys()
     return [
-        pytest.param(value, id=name, marks=[] if name in first else pytest.mark.alike)
+        pytest.param(value, id=name, marks=[] if name in first else pytest.mark.more)
         for name, value in values.items()
     ]

@@ -13,7 +13,7 @@ import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import import_module
@@ -42,16 +42,6 @@ FIRST = f"""try {{
 }} catch {{}}"""
 """Before its scripts: a page of somebody who was never here; after a reload they were."""
 
-MARKED = {
-    "alike": "are other cases of a kind (make test-alike)",
-    "browser": "start a browser (make test)",
-    "slow": "are slow (make test)",
-}
-"""The marks by which `make quick` and `make test` leave tests out, and what they say of them."""
-_left_out: Counter[str] = Counter()
-
-COST = {"browser": 1.5, "slow": 0.5}
-"""Seconds of processor that a test with this mark takes, roughly; others take 0.01."""
 SECONDS = {
     "lab_page": 89, "watch": 72, "learn_page": 72, "page_mistakes": 54, "room_page": 47,
     "player": 44, "server_folders": 41, "readme": 36, "contract": 33, "axe": 33, "demo": 33,
@@ -109,34 +99,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "chromium_there" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-        seconds = [COST[name] for name in COST if item.get_closest_marker(name)]
-        cost[name_of(item)] += max(seconds, default=0.01)
+        # seconds of processor, roughly
+        cost[name_of(item)] += 1.5 if item.get_closest_marker("browser") else 0.02
     order = {**cost, **SECONDS}
     # the longest files first, so that the processes end together; each file in its own order
     items.sort(key=lambda item: (-order[name_of(item)], item.path))
-
-
-def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    _left_out.update(next((m for m in MARKED if item.get_closest_marker(m)), "") for item in items)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if hasattr(session.config, "workeroutput"):  # one of the processes, which all leave all out
-        session.config.workeroutput["left out"] = dict(_left_out)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    outcome = getattr(node, "workeroutput", {})  # a process that was killed has none
-    _left_out.update(Counter(outcome.get("left out", {})) - _left_out)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left_out = [
-        f"{_left_out[mark]} that {what}" for mark, what in MARKED.items() if _left_out[mark]
-    ]
-    if left_out:
-        terminalreporter.write_line(f"left out: {', '.join(left_out)}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,8 +45,6 @@ from qalign_core.record.format import parse_trace
 from qalign_core.run import Limits, Run
 from qalign_study.sheet.words import COMPUTE_NOTE
 
-pytestmark = pytest.mark.slow
-
 
 def test_every_handler_of_the_page_is_private_and_two_endpoints_are_typed():
     endpoints = app.build_app().get_api_info()["named_endpoints"]

@@ -133,7 +133,7 @@ def test_the_import_test_sees_a_forbidden_import(tmp_path: Path) -> None:
     "start",
     [
         "from qalign_study.commands import read; read(['run'])",
-        pytest.param("import app; app.build_app()", marks=pytest.mark.slow),
+        "import app; app.build_app()",
     ],
 )
 def test_neither_a_command_nor_the_page_loads_at_its_start_what_only_a_run_needs(

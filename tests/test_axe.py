@@ -51,8 +51,8 @@ LOOKS = {"first": ([WIDE, NARROW], [WIDE, NARROW]),
 of its other states: each change of width draws the page again."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("looks", ["first", pytest.param("others", marks=pytest.mark.alike)])
+@pytest.mark.more
+@pytest.mark.parametrize("looks", ["first", "others"])
 @pytest.mark.asyncio(loop_scope="session")
 async def test_axe_finds_nothing_on_any_page_in_any_state_and_figures_are_saved_by_like_buttons(
     visit, toy_app, looks

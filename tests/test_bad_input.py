@@ -32,8 +32,6 @@ from qalign_core.run import Limits, Run
 from qalign_study.commands import main, shared
 from qalign_study.train import reward_training
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "Tom has 5 eggs. How many?"
 SENTENCES = {
     "unknown id": ("lm", ("there is no model called", "does not offer")),

@@ -62,7 +62,6 @@ def mine(tmp_path):
     return path
 
 
-@pytest.mark.slow
 def test_a_users_move_runs_and_a_planted_error_is_caught_with_its_worst_pair(
     mine, capsys, monkeypatch
 ):
@@ -355,7 +354,6 @@ def test_every_world_has_texts_that_a_block_refuses_and_a_rare_best_one():
         assert result.distance < 1e-9
 
 
-@pytest.mark.slow
 def test_the_table_has_a_line_per_set_and_move(capsys):
     command = "bench-moves suffix suffix+block(.) --task shifted long --problems 1 --steps 4"
     assert main([*command.split(), "--rm", "none", "--max-new-tokens", "48"]) == 0

@@ -139,7 +139,6 @@ def exact_beta(target=0.5):
     return math.sqrt(low * high)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.05, 0.5, 20.0])
 async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start):
     tuned = await tune_beta(
@@ -159,7 +158,6 @@ async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start)
     assert tuned.cost.generated > 0
 
 
-@pytest.mark.slow
 async def test_the_band_holds_the_right_beta():
     right, hits = exact_beta(), 0
     for seed in range(10):

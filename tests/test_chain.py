@@ -50,7 +50,6 @@ def chi_square_p(states, chain, expected) -> float:
     return float(chisquare(pooled_observed, pooled_expected).pvalue)
 
 
-@pytest.mark.slow
 async def test_the_whole_chain_samples_the_exact_target() -> None:
     """1,000 independent chains of 48 steps; false-alarm rate 1e-4 for each of two laws.
 

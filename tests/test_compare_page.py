@@ -429,6 +429,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     assert page.errors == []
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in_its_own_words(
     compare: Any,

@@ -40,8 +40,6 @@ from qalign_core.types import Response
 from qalign_study.commands import main
 from qalign_study.exact.enumerable import EnumerableLM
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "How many?"
 LIMIT = 14
 FALSE_ALARM = 1e-4
@@ -101,9 +99,7 @@ RM_KINDS = {"rule", "composite", "llama", "llama+ids", "deberta-v2", "roberta", 
 
 
 def others_alike(kinds, *names):
-    return [
-        name if name in kinds else pytest.param(name, marks=pytest.mark.alike) for name in names
-    ]
+    return [name if name in kinds else pytest.param(name, marks=pytest.mark.more) for name in names]
 
 
 EMBEDDED = ["embedded"] if (ASSETS / "models" / "lm").is_dir() else []
@@ -284,7 +280,7 @@ SAMPLED = {("llama", settings) for settings in SETTINGS} | {("gemma3", SETTINGS[
 """Every net draws by the same sampler, from logits of its own."""
 NETS_AND_SETTINGS = [
     # mamba's draws take as long as those of ten others
-    pytest.param(name, settings, marks=[] if (name, settings) in SAMPLED else pytest.mark.alike)
+    pytest.param(name, settings, marks=[] if (name, settings) in SAMPLED else pytest.mark.more)
     for name in [*LANGUAGE_MODELS, *EMBEDDED]
     for settings in (SETTINGS[::4] if name == "mamba" else SETTINGS)
 ]
@@ -314,7 +310,7 @@ NARROW = Sampling(max_new_tokens=2, temperature=0.2, top_k=5, top_p=0.95)
 
 
 @pytest.mark.parametrize(
-    "name", ["llama", "gemma3", pytest.param("mamba", marks=pytest.mark.alike), *EMBEDDED]
+    "name", ["llama", "gemma3", pytest.param("mamba", marks=pytest.mark.more), *EMBEDDED]
 )
 async def test_whole_responses_follow_the_log_probabilities_that_they_tell(name, language_models):
     lm = language_models(name)

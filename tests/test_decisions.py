@@ -226,7 +226,6 @@ def test_near_misses_are_pairs_that_share_a_beginning_and_of_which_one_is_right(
     assert near_misses([both_right]).trials == 0
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
 def test_the_map_is_what_its_command_simulates() -> None:
     shipped = json.loads(worth.PATH.read_text(encoding="utf-8"))

@@ -65,7 +65,6 @@ def demo(running: subprocess.Popen[str]) -> str:
     return match[1]
 
 
-@pytest.mark.slow
 async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers(visit, demo):
     page = await visit(f"{demo}?tab=compare&steps=16&pool=16")  # Compare's settings
     assert page.hosts <= {demo.split("/")[2]}
@@ -110,7 +109,6 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
     assert page.hosts <= {demo.split("/")[2]}
 
 
-@pytest.mark.slow
 async def test_the_app_ends_at_once_in_mid_run(running: subprocess.Popen[str], demo: str) -> None:
     call = f"{demo}/gradio_api/call/v2/run_chain"
     payload = {"prompt": "Tom has 5 eggs. He buys 3 more. How many?", "steps": 1000}

@@ -107,7 +107,6 @@ FOREIGN_HOSTS = [
 OWN_HOSTS = ["localhost", "127.0.0.1", "[::1]", "LocalHost:7860", "127.0.0.1:80", "[::1]:7860"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "config", "room", "gradio_api/info", "vendor/x.js"])
 @pytest.mark.parametrize("host", FOREIGN_HOSTS)
 def test_a_host_that_is_not_ours_is_refused_on_every_route(toy_app, host, path):
@@ -119,7 +118,6 @@ def test_a_host_that_is_not_ours_is_refused_on_every_route(toy_app, host, path):
     assert "language model" not in answer.text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("host", OWN_HOSTS)
 def test_this_machines_own_names_are_let_in(toy_app, host):
     assert httpx.get(f"{toy_app}config", headers={"Host": host}, timeout=60).status_code == 200
@@ -178,7 +176,6 @@ def trusting() -> Iterator[str]:
         yield address
 
 
-@pytest.mark.slow
 def test_a_class_joins_a_room_by_the_machines_own_address(trusting):
     address = trusting
     assert address.startswith("http://127.0.0.2:")
@@ -201,7 +198,6 @@ FOREIGN_FORWARDED = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["X-Forwarded-Host", "x-gradio-server"])
 @pytest.mark.parametrize("value", [*FOREIGN_FORWARDED, "http://evil.example/x"])
 def test_no_page_names_a_host_that_a_stranger_claims(toy_app, name, value):
@@ -246,7 +242,6 @@ FOREIGN_ORIGINS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
 def test_a_foreign_page_neither_asks_nor_reads(toy_app, origin):
     head = {"Origin": origin}
@@ -277,7 +272,6 @@ def test_a_page_of_another_scheme_is_foreign_at_our_own_address_too(toy_app, sch
     assert "QALIGN_ORIGINS" in sentence(answer)
 
 
-@pytest.mark.slow
 def test_the_apps_own_pages_ask(toy_app):
     own = {"Origin": toy_app.rstrip("/")}
     answer = httpx.post(f"{toy_app}room/open", json=SETTINGS, headers=own, timeout=60)
@@ -306,7 +300,6 @@ async def test_what_a_page_may_send_unasked_opens_no_room(service, kind):
         assert declared.status_code == 200
 
 
-@pytest.mark.slow
 def test_a_page_that_the_operator_trusts_asks_and_reads(trusting):
     place = f"{trusting}gradio_api/call/v2/run_chain"
     ask = {"Access-Control-Request-Method": "POST",
@@ -343,7 +336,6 @@ async def test_no_page_opens_a_socket():
     assert messages == [{"type": "websocket.close"}]
 
 
-@pytest.mark.slow
 def test_a_program_with_gradios_client_has_no_origin_and_is_let_in(toy_app):
     client = Client(toy_app, verbose=False)
     assert '"type":"header"' in client.predict(PROMPT, steps=1, api_name="/run_chain")
@@ -390,7 +382,6 @@ def a_page(text: str) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.slow
 def test_a_space_is_asked_by_its_own_host_and_pages(monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "owner-name.hf.space")
     with served() as address:
@@ -522,7 +513,6 @@ async def test_of_too_many_bodies_the_one_that_has_taken_longest_gives_way(monke
     assert not held._arriving
 
 
-@pytest.mark.slow
 async def test_slow_uploads_end_and_their_connections_are_closed(monkeypatch, toy_app):
     monkeypatch.setattr(guard, "RECEIVE", 0.5)
     port = int(toy_app.rstrip("/").rsplit(":", 1)[1])
@@ -735,7 +725,6 @@ NAMING = [
 """Requests that name a session; a path without a name is another route."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "name"),
     [(*each, name) for each in NAMING for name in WRONG_NAMES if name or "/NAME" not in each[0]],
@@ -787,7 +776,6 @@ WRONG_QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("changes", "status", "words"), WRONG_QUESTIONS)
 def test_a_question_that_is_none_gets_one_sentence_and_no_log(
     toy_app, caplog, changes, status, words
@@ -890,7 +878,6 @@ async def test_where_a_proxy_hides_addresses_all_rooms_are_open_to_all(service):
 # What pages may do, and be part of.
 
 
-@pytest.mark.slow
 def test_every_page_says_what_it_may_do_and_whose_frame_it_may_be_in(toy_app):
     for path in ("", "?view=api", "room"):
         answer = httpx.get(f"{toy_app}{path}", timeout=60)

@@ -34,8 +34,6 @@ from qalign_study.commands import serve as serve_command
 from qalign_study.commands import tune as tune_command
 from qalign_study.export.command import COMMAND_DEFAULTS, command_of
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {each.name: each.metadata for each in fields(Run)}
 AFTER = "    seed: int = setting("

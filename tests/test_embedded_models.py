@@ -94,10 +94,9 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
     assert good > bad + 1
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
 @pytest.mark.parametrize(
-    "name", ["in_distribution", pytest.param("shifted", marks=pytest.mark.alike), "writing"]
+    "name", ["in_distribution", pytest.param("shifted", marks=pytest.mark.more), "writing"]
 )
 def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
     # Three instruction sets measure the same figures to the last digit. A draw at its border, one
@@ -119,9 +118,8 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
     assert copy.read_text("utf-8") == (MODELS / "README.md").read_text("utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
-@pytest.mark.alike  # the card's other table is measured again from the same weights
+@pytest.mark.more  # the card's other table is measured again from the same weights
 def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]
     few = held_out("inventory", seed=0)[: inventories.SUBSET]

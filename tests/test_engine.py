@@ -70,7 +70,6 @@ def bits(steps):
 # The same bits in any company
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "pack_from"), [("llama", net_llama.PACK_FROM), ("llama", 1), ("gpt2", 1)]
 )

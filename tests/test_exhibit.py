@@ -280,7 +280,7 @@ def real_app():
         yield address
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_question_covers_its_figure_and_every_text_is_read_from_the_last_row(

@@ -206,7 +206,7 @@ def test_a_notebook_shows_a_trace_in_a_frame_of_its_own():
 
 # in a browser
 
-MAKES = [hostile_trace, breaking_trace, pytest.param(large_trace, marks=pytest.mark.alike)]
+MAKES = [hostile_trace, breaking_trace, pytest.param(large_trace, marks=pytest.mark.more)]
 """Traces in what holds a page: a large one is read by the same script there."""
 
 

@@ -111,6 +111,7 @@ def firefox(tmp_path) -> Iterator[Marionette]:
         yield driver
 
 
+@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.parametrize("blocked", [False, True])
 def test_an_exported_page_draws_in_firefox_or_says_why_not(firefox, tmp_path, blocked):

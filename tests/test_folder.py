@@ -57,7 +57,6 @@ def client(folder, halt=0):
     return Program(str(folder), str(halt), code=CLIENT)
 
 
-@pytest.mark.slow
 def test_a_client_killed_eight_times_writes_the_traces_of_one_that_was_not(whole, tmp_path):
     rng = random.Random(5)
     for kill in range(9):
@@ -77,7 +76,6 @@ def test_a_client_killed_eight_times_writes_the_traces_of_one_that_was_not(whole
     assert contents(tmp_path) == contents(whole)
 
 
-@pytest.mark.slow
 def test_two_processes_share_a_folder_and_one_that_is_killed_is_replaced(whole, tmp_path):
     with client(tmp_path) as first, client(tmp_path, halt=TOTAL) as second:
         first.stdout.readline()  # it holds a problem, and now waits for a line
@@ -144,7 +142,6 @@ def test_the_command_line_says_that_others_are_waited_for(tmp_path, capsys, monk
     assert "1 with other processes" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_cut_anywhere_a_file_is_continued_to_the_same_trace(whole, tmp_path):
     files = {path.name: path.read_bytes() for path in whole.iterdir()}
     name = "00000.jsonl"

@@ -208,6 +208,7 @@ async def test_a_page_from_a_disk_sorts_filters_and_plays(folder, tmp_path, visi
         await page.close()
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_folder_opens_on_results_and_leads_to_a_chain_on_watch(folder, visit, monkeypatch):
     monkeypatch.setattr("components.results.page.advice", lambda files: "")  # of all shipped sets

@@ -32,6 +32,7 @@ async def write(page, text):
     await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
 
 
+@pytest.mark.more
 @pages
 async def test_a_late_event_of_a_form_does_not_refuse_the_run_of_its_problem(visit, toy_app):
     page = await visit(toy_app)
@@ -47,6 +48,7 @@ async def test_a_late_event_of_a_form_does_not_refuse_the_run_of_its_problem(vis
     assert await page.evaluate(last, ["6 + 3?", "another?"]) == -1  # that run is not this problem's
 
 
+@pytest.mark.more
 @pages
 async def test_a_new_problem_stands_on_the_stage_until_it_is_run_and_a_foreign_text_is_told_before(
     visit, toy_app

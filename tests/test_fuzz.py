@@ -37,8 +37,6 @@ from qalign_study.measure.results import pack, unpack
 from qalign_study.sets.folder import header_json, read_set_header
 from qalign_study.sets.problem_sets import parse_problems, problem_line
 
-pytestmark = pytest.mark.slow
-
 SEEDED = settings(
     derandomize=True,
     database=None,

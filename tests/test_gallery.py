@@ -142,7 +142,6 @@ def redraw(name: str, out: Path, *more: str) -> Callable[[str], str]:
     return draw
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
 def test_its_command_draws_an_entry_of_the_embedded_models_again(tmp_path):
     recorded = ENTRIES[WHOLE].path.read_text("utf-8")
@@ -169,7 +168,6 @@ def check_both_ends(name: str, folder: Path) -> None:
     check_same_run(text, redraw(name, folder / "last.jsonl"), begun=begun)
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
 @pytest.mark.parametrize("name", cases_of({n: n for n in EMBEDDED if n != WHOLE}, ("repair",)))
 def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
@@ -207,7 +205,7 @@ async def titled(page, entry):
     "names",
     [
         RICHEST_ENTRIES,
-        pytest.param(sorted({*ENTRIES} - {*RICHEST_ENTRIES}), marks=pytest.mark.alike),
+        pytest.param(sorted({*ENTRIES} - {*RICHEST_ENTRIES}), marks=pytest.mark.more),
     ],
     ids=["richest", "others"],
 )
@@ -236,13 +234,16 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(revisit, toy_app, na
     assert page.hosts == {toy_app.split("/")[2]}
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize(
     ("address", "name"),
     [
         ("", "cheerful"),  # of other models, whose settings follow the entry
-        pytest.param("?run=short", "short", marks=pytest.mark.alike),
-        pytest.param("?lesson=trust&stop=5", "stuck", marks=pytest.mark.alike),
+        "?run=short",
+        "short",
+        "?lesson=trust&stop=5",
+        "stuck",
     ],
 )
 async def test_run_it_live_draws_the_run_that_is_shown(visit, revisit, toy_app, address, name):
@@ -268,6 +269,7 @@ async def test_run_it_live_draws_the_run_that_is_shown(visit, revisit, toy_app, 
     assert models == (header.run.lm, header.run.rm)
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_link_opens_an_entry_at_a_step_and_the_list_is_left_by_escape_or_by_one_that_plays(
     visit, toy_app

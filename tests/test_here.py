@@ -117,7 +117,7 @@ async def test_the_browser_draws_the_run_of_the_link_until_stop_and_saves_a_page
     ("broken", "why"),
     [
         pytest.param(
-            "void delete window.Worker", "it has no workers", id="missing", marks=pytest.mark.alike
+            "void delete window.Worker", "it has no workers", id="missing", marks=pytest.mark.more
         ),
         pytest.param(  # at its first message, not before: the page has begun to draw
             "void (window.Worker = class { postMessage() { setTimeout(() => this.onerror("
@@ -165,6 +165,7 @@ async def test_a_word_that_is_none_leaves_the_run_to_the_server(answer):
     assert BrowserReply.read(answer).why
 
 
+@pytest.mark.more
 async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, tmp_path):
     path = tmp_path / "live.html"
     path.write_text(page_that_draws(), encoding="utf-8")
@@ -210,6 +211,7 @@ async def opened(browser, site) -> AsyncIterator[Any]:
     assert errors == []
 
 
+@pytest.mark.more
 async def test_the_site_of_plain_files_opens_without_a_network(opened, site):
     links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in site[:4])))
     assert {"watch.html", "learn.html", "glossary.html", "index.html"} < links
@@ -235,7 +237,7 @@ async def test_the_site_of_plain_files_opens_without_a_network(opened, site):
     assert len(needs) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("lesson", cases_of(load_lessons(), RICHEST))
 async def test_each_lesson_is_taken_without_a_server(opened, site, lesson):
     if not await opened.is_visible(".learn-list"):

@@ -167,6 +167,7 @@ async def test_files_of_three_learners_are_graded_and_a_spreadsheet_sees_no_form
     assert len(json.dumps(files["a"])) < 30_000
 
 
+@pytest.mark.more
 async def test_a_stop_opens_at_its_phase_with_its_outcome_hidden_and_empty_questions_are_named(
     folder, tmp_path, browser
 ):

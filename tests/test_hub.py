@@ -88,8 +88,6 @@ for visitor in (False, True):
             print(error)
 """
 
-pytestmark = pytest.mark.slow
-
 
 class Forks:
     """A Python that knows no other hub, imports once what all programs do, and forks for each."""
@@ -188,6 +186,7 @@ def sentence(case):
     return case["error"]
 
 
+@pytest.mark.more
 def test_a_run_with_both_models_from_the_hub(outcomes):
     assert outcomes["fetched"]["status"] == 0, outcomes["fetched"]["error"]
     assert outcomes["again"]["out"] == outcomes["fetched"]["out"]

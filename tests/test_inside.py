@@ -153,7 +153,7 @@ def request_of(header: str, step: Step) -> dict[str, object]:
 
 
 # of blocks, of four chains, and of one whose steps all cut the end
-@pytest.mark.parametrize("run", ["repair", "stuck", pytest.param("watch", marks=pytest.mark.alike)])
+@pytest.mark.parametrize("run", ["repair", "stuck", pytest.param("watch", marks=pytest.mark.more)])
 async def test_a_step_is_drawn_again_from_its_seed_its_chain_and_its_number(run):
     text = (ROOT / f"assets/runs/{run}.jsonl").read_text(encoding="utf-8")
     header, trace = text.splitlines()[0], parse_trace(text)
@@ -343,6 +343,7 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     assert page.errors == []
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_link_opens_a_step_of_a_chain_which_a_button_draws_again(visit, embedded_app):
     page = await visit(f"{embedded_app}?run=stuck&step=5&chain=2")

@@ -155,12 +155,10 @@ def outputs(tmp_path_factory):
     return [output_on(processor, program, folders).splitlines() for processor in PROCESSORS]
 
 
-@pytest.mark.slow
 def test_a_product_has_the_same_bits_on_every_processor(outputs):
     assert len({product for product, *_ in outputs}) == 1
 
 
-@pytest.mark.slow
 def test_logits_of_a_llama_have_the_same_bits_on_every_processor(outputs):
     lines = [nets for _, *nets in outputs]
     assert [line.split()[:2] for line in lines[0]] == [["Int8LlamaNet", "True"]] * len(KINDS)

@@ -55,8 +55,6 @@ from qalign_study.measure.mixture import (
 )
 from qalign_study.sheet.words import curve_name
 
-pytestmark = pytest.mark.slow
-
 WORLD = preset()
 EXACTLY = next(iter(chain.CHAIN_COUNTS))
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))

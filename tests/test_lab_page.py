@@ -250,6 +250,7 @@ async def test_t_moves_the_chain_to_the_target_on_a_graph_that_stays(lab) -> Non
     await changes(lab, "lab-convergence-told", expected, press(lab, "lab-shown", "16 chains"))
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_play_moves_t_until_pause_and_quick_moves_end_on_the_last_one(lab) -> None:
     await begin(lab, "Convergence")
@@ -297,6 +298,7 @@ FITS = """(plot) => {
 }"""
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_an_anchor_opens_its_section_and_what_was_hidden_is_drawn_at_its_full_width(
     visit, toy_app
@@ -339,6 +341,7 @@ def chain_facts(world: World, beta: float) -> list[str]:
     return [style.percent(acceptance_rate(chain)), f"{kl:.3f} nats"]
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_first_section_is_fetched_with_the_lab_and_replaces_no_newer_drawing(
     visit, toy_app
@@ -373,6 +376,7 @@ async def test_the_first_section_is_fetched_with_the_lab_and_replaces_no_newer_d
     assert words in await page.inner_text("#lab-beta-told")
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_editor_beta_and_the_presets_change_the_world(lab) -> None:
     await begin(lab, "Convergence")
@@ -428,6 +432,7 @@ async def test_the_reply_of_a_drawing_that_was_overtaken_is_not_shown(lab, monke
     assert all(word in text for word in expected)
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> None:
     words_id = "lab-balance-told"
@@ -461,6 +466,7 @@ async def test_every_mistake_shows_its_distance(lab) -> None:
     await changes(lab, "lab-break-told", [style.cell_text(distance)], move)
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     await begin(lab, "Beta")
@@ -486,6 +492,7 @@ def alignment_facts(mixture: Mixture, n: int) -> list[str]:
     return [style.cell_text(number) for number in (best.beta, matched.sd, matched.mode)]
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_are_fitted(
     lab,
@@ -522,6 +529,7 @@ async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_
     await changes(lab, words_id, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
     await open_section(lab, "A wrong reward")
@@ -543,6 +551,7 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
     await text_in(lab, "lab-wrong-told", "the target itself prefers the hack")
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
     await open_section(lab, "When is a chain worth it?")
@@ -556,6 +565,7 @@ async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
     await text_in(lab, "lab-worth-told", "At least one of 64 is right")
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_block_moves_help_until_the_fields_copy_each_other(lab) -> None:
     await open_section(lab, "Which move?")
@@ -569,6 +579,7 @@ async def test_block_moves_help_until_the_fields_copy_each_other(lab) -> None:
             await curve_is(lab, "lab-moves", name, distances(chain, 400).tolist())
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_link_shows_what_its_sender_saw(lab, visit, lab_app) -> None:
     await begin(lab, "Break it")
@@ -593,6 +604,7 @@ async def test_a_link_shows_what_its_sender_saw(lab, visit, lab_app) -> None:
     assert await other.locator("#lab-lm input").input_value() == "Long-winded"
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_link_of_an_earlier_version_opens_its_section_and_a_bad_value_is_told(lab) -> None:
     await begin(lab, "Beta")
@@ -614,9 +626,8 @@ CUT = """[...document.querySelectorAll('.lab-plot .xtitle')].filter((node) => {
 
 
 # the narrowest and lowest screen leaves figures and their labels the least room
-@pytest.mark.parametrize(
-    ("width", "height"), [(360, 740), pytest.param(1280, 800, marks=pytest.mark.alike)]
-)
+@pytest.mark.more
+@pytest.mark.parametrize(("width", "height"), [(360, 740), 1280, 800])
 @pytest.mark.asyncio(loop_scope="session")
 async def test_each_section_is_on_the_first_screen_accessible_and_whole_and_does_not_jump(
     visit, toy_app, width, height

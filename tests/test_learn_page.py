@@ -133,7 +133,7 @@ async def pass_by(page, stops) -> None:
 
 
 # the first pass and one step, which another test walks on a phone, lead to Watch alone
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("lesson", cases_of(LESSONS, set(RICHEST) - {"one-step"}))
 async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(revisit, toy_app, lesson):
     # first, so that no wait in the page includes the seconds that results take to be summed up
@@ -170,7 +170,7 @@ UNIT_IS_BESIDE = """(([input, unit]) => {
 })(document.querySelector(".learn-number input").parentNode.childNodes)"""
 
 
-@pytest.mark.slow
+@pytest.mark.more
 async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(revisit, toy_app):
     page = await revisit(toy_app)
     await begin(page, LESSONS["one-step"])
@@ -235,7 +235,7 @@ async def test_the_first_visit_begins_with_the_first_pass_until_it_is_refused_or
     assert await other.evaluate(SEEN_IT)
 
 
-@pytest.mark.alike  # of one with a step: tests/test_linked_settings.py
+@pytest.mark.more  # of one with a step: tests/test_linked_settings.py
 @pytest.mark.parametrize("query", ["tab=compare", "lab-beta=2"])
 async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
     page = await visit(f"{toy_app}?{query}", first=True)
@@ -267,6 +267,7 @@ async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_ac
         await page.click(".learn-next")
 
 
+@pytest.mark.more
 async def test_a_call_that_fails_says_so_in_one_sentence_and_leaves_the_page_usable(
     visit, visitors, toy_app
 ):
@@ -315,6 +316,7 @@ async def test_a_call_that_fails_says_so_in_one_sentence_and_leaves_the_page_usa
     page.errors.clear()  # the browser's own line about each request that was refused
 
 
+@pytest.mark.more
 async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(revisit, toy_app):
     page, lesson = await revisit(toy_app), LESSONS["worse"]
     await begin(page, lesson)
@@ -340,6 +342,7 @@ async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(revisit
     await later.close()
 
 
+@pytest.mark.more
 async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_it_names(
     browser, toy_app
 ):
@@ -358,6 +361,7 @@ async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_i
     await context.close()
 
 
+@pytest.mark.more
 async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(
     revisit, toy_app, monkeypatch
 ):
@@ -396,6 +400,7 @@ WITHIN = """([selector, within]) => {
 }"""
 
 
+@pytest.mark.more
 async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_chains_it_asks_about(
     revisit, toy_app
 ):

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 DRAWS = f"{API}.position.source === 'live' && {API}.position.last > 1"
 
 
+@pytest.mark.more
 async def test_a_page_that_is_left_during_a_run_ends_without_an_error(visit, toy_app):
     page = await visit(f"{toy_app}?steps=64&pool=2&seed=5")
     await page.click("#watch-run")
@@ -20,6 +21,7 @@ async def test_a_page_that_is_left_during_a_run_ends_without_an_error(visit, toy
     assert page.errors == []
 
 
+@pytest.mark.more
 async def test_a_page_that_stays_without_its_connection_reports_the_error(visit, toy_app):
     page = await visit(f"{toy_app}?steps=64&pool=2&seed=5")
     await page.click("#watch-run")

@@ -55,6 +55,7 @@ async def held(visitors: Any) -> AsyncIterator[Callable[[str], None]]:
 
 
 # Compare has all kinds of parts; the test below opens Watch
+@pytest.mark.more
 @pytest.mark.parametrize("name", cases_of({name: name for name in PARTS}, ("compare",)))
 async def test_until_a_links_settings_are_in_place_its_page_takes_no_input(
     visit, toy_app, held, name
@@ -85,6 +86,7 @@ async def test_a_run_asked_for_before_that_has_the_links_settings_and_later_inpu
     await page.wait_for_function(f"{API}.trace.end && {API}.trace.header.seed === 12")
 
 
+@pytest.mark.more
 async def test_a_server_that_does_not_answer_leaves_a_page_that_can_be_used(visit, toy_app, held):
     query, parts = PARTS["watch"]
     page = await visit(f"{toy_app}{query}")
@@ -94,6 +96,7 @@ async def test_a_server_that_does_not_answer_leaves_a_page_that_can_be_used(visi
     page.errors.clear()  # the browser's own notices of the request
 
 
+@pytest.mark.more
 async def test_an_address_without_settings_holds_nothing_and_leads_to_its_step_on_a_first_visit(
     visit, toy_app, held
 ):

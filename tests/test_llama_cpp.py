@@ -14,8 +14,6 @@ from qalign_core.models.served.language_model import LlamaCppLanguageModel, Serv
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "Mia has 12 books. How many?"
 QUICK = {"pause": 0.001, "timeout": 20.0}
 

@@ -221,7 +221,7 @@ def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_pat
     assert "cannot be read" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_app_starts_with_own_material_and_shows_it(visit, tone):
     (tone / "2-broken.toml").write_text("title =")

@@ -302,11 +302,10 @@ def chi_square_p(states, expected, lm=LM):
 
 ENGINES_CHAINS = [(MIX, 1.0), ("entropy", 2.0)]  # each move and each sharpness
 ENGINES_CHAINS += [
-    pytest.param(*case, marks=pytest.mark.alike) for case in ((MIX, 2.0), ("entropy", 1.0))
+    pytest.param(*case, marks=pytest.mark.more) for case in ((MIX, 2.0), ("entropy", 1.0))
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("move", "sharpness"), ENGINES_CHAINS)
 async def test_the_engines_chain_samples_the_target(move, sharpness):
     """150 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
@@ -369,7 +368,6 @@ asyncio.run(draw_into(Path(sys.argv[1]), wait))
 """
 
 
-@pytest.mark.slow
 async def test_the_chain_of_blocks_follows_the_target_alone_in_company_and_after_a_kill(tmp_path):
     """120 chains of 25 steps, killed after 1,500 lines; the seed is fixed."""
     path = tmp_path / "run.jsonl"

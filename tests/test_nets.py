@@ -19,8 +19,6 @@ from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.run import Sampling
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "What is 12 + 5?"
 
 # keys and values of two widths; a bias by distance; states that cannot be cut; experts

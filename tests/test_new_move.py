@@ -111,7 +111,6 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return dict(json.loads(run_in(copy, CHECK, json.dumps(terms)).splitlines()[-1]))
 
 
-@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", MOVES)
 async def test_a_move_is_one_file(name: str, traces: dict[str, str], visit: Any) -> None:

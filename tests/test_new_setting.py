@@ -138,13 +138,11 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return dict(json.loads(output.splitlines()[-1]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_is_one_field(name: str, errors: dict[str, str]) -> None:
     assert errors[name] == ""
 
 
-@pytest.mark.slow
 def test_without_the_field_nothing_knows_the_setting(errors: dict[str, str]) -> None:
     """The control."""
     assert "unknown" in errors["unknown"]

@@ -32,7 +32,7 @@ def run(code: str, names: dict[str, object]) -> object:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_every_cell_runs_and_shows_something():
     names: dict[str, object] = {}
     first, *rest = cells()

@@ -33,8 +33,6 @@ from qalign_study.commands import main
 from qalign_study.sets.folder import run_of, run_set
 from qalign_study.sets.problem_sets import Problem, problem_line
 
-pytestmark = pytest.mark.slow
-
 PROBLEM = Problem("p", "Tom has 5 eggs. He buys 2 boxes of 6 eggs each. How many?", "17", "number")
 OTHERS = [Problem("o", "Mia finds 2 shells. How many?", "2", "number")]
 RUN = run_of(Run(seed=3, steps=5, chains=2, pool=6), PROBLEM, 0)
@@ -89,7 +87,7 @@ async def test_after_thirty(expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [1, *(pytest.param(rows, marks=pytest.mark.alike) for rows in (3, 16)), 64]
+    "rows", [1, *(pytest.param(rows, marks=pytest.mark.more) for rows in (3, 16)), 64]
 )
 async def test_at_any_number_of_rows(expected: str, rows: int) -> None:
     try:
@@ -205,7 +203,7 @@ async def test_on_the_pages(alone: Trace, page: str) -> None:
 
 
 @pytest.mark.recorded
-@pytest.mark.parametrize("run", ["watch", pytest.param("beyond", marks=pytest.mark.alike)])
+@pytest.mark.parametrize("run", ["watch", pytest.param("beyond", marks=pytest.mark.more)])
 async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str) -> None:
     trace = load_trace(ASSETS / "runs" / f"{run}.jsonl")
     texts = [step.proposal.response for step in trace.steps] + [s.response for s in trace.pool[:16]]

@@ -107,7 +107,6 @@ def command(line, **settings):
     return main(line.format(**settings).split())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "move", ["mine.py:Mine", "mine.py:INSTANCE", "0.3*suffix+0.7*mine.py:Mine"]
 )
@@ -123,7 +122,6 @@ def test_run_names_the_move_states_that_it_is_certified_and_continues(move, mine
     assert len(steps) == 5
 
 
-@pytest.mark.slow
 def test_run_draws_the_proposals_of_the_move(mine):
     assert command(RUN, steps=6, out="a.jsonl", move="mine.py:Whole") in (0, None)
     (steps,) = read_trace("a.jsonl").chains.values()
@@ -135,7 +133,6 @@ def test_run_draws_the_proposals_of_the_move(mine):
     assert read_trace("c.jsonl").states == read_trace("b.jsonl").states
 
 
-@pytest.mark.slow
 def test_a_move_that_is_not_certified_runs_and_the_trace_states_it(mine, capsys):
     assert command(RUN, steps=2, out="a.jsonl", move="mine.py:FirstToken") in (0, None)
     (note,) = read_trace("a.jsonl").header.notes
@@ -143,7 +140,7 @@ def test_a_move_that_is_not_certified_runs_and_the_trace_states_it(mine, capsys)
     assert note in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(("line", "out"), [(RUN, "a.jsonl"), (EVALUATE, "results")])
 def test_draws_of_a_move_are_not_continued_with_a_changed_one(line, out, mine, capsys):
     assert command(line, steps=2, out=out, move="mine.py:Mine") in (0, None)
@@ -155,7 +152,7 @@ def test_draws_of_a_move_are_not_continued_with_a_changed_one(line, out, mine, c
     assert "mine.py:Mine' has changed since" in last
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("move", ["mine.py:Mine", "suffix+mine.py:Mine"])
 def test_evaluate_names_the_move_in_its_results_and_reports(move, mine, capsys):
     assert command(f"{EVALUATE} --pack results.zip", out="results", move=move) in (0, None)

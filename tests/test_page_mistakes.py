@@ -74,7 +74,8 @@ async def open_file(page, tmp_path: Path, text: str) -> None:
 
 
 # both pages have the same form; Watch's is in a drawer
-@pytest.mark.parametrize("name", ["watch", pytest.param("compare", marks=pytest.mark.alike)])
+@pytest.mark.more
+@pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_whatever_changes_the_problem_clears_the_known_answer(watch, name):
     page, tab = watch, "" if name == "watch" else f"tab={name}&"
     await page.evaluate("(name) => QAlignShell.turn(name)", name)
@@ -166,6 +167,7 @@ UNCUT = """() => {
 """What is wrong with the ring around what has the focus, if anything."""
 
 
+@pytest.mark.more
 async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_is_whole(
     visit, toy_app
 ):
@@ -193,6 +195,7 @@ async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_i
         await page.keyboard.press("Tab")
 
 
+@pytest.mark.more
 async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
     # in a window in which Gradio would hide tabs that have no room
     page = await visit(f"{toy_app}?tab=learn", width=320)
@@ -278,7 +281,7 @@ async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_ste
 
 @pytest.mark.parametrize(
     "pressed",
-    ["before the first step", "after Stop", pytest.param("in mid-run", marks=pytest.mark.alike)],
+    ["before the first step", "after Stop", pytest.param("in mid-run", marks=pytest.mark.more)],
 )
 async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draws(watch, pressed):
     page = watch
@@ -315,6 +318,7 @@ async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draw
     await reads(page, "#watch .q-status", "Stopped. The steps drawn so far are kept.")
 
 
+@pytest.mark.more
 async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player_draws_when_seen(
     visit, toy_app
 ):
@@ -338,6 +342,7 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player
     await shows(page, f"{API}.position.t >= 1")
 
 
+@pytest.mark.more
 async def test_the_second_reward_list_leaves_out_the_first_and_escape_closes_innermost_first(
     watch,
 ):

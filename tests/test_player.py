@@ -49,6 +49,7 @@ async def at(page, t: int, phase: int = 5) -> None:
     )
 
 
+@pytest.mark.more
 async def test_a_recorded_run_moves_before_any_click(visit):
     page = await open_player(visit, options="", moving=True)
     await shows(page, "api.position.playing && api.position.t >= 2")
@@ -219,6 +220,7 @@ async def test_a_ratio_above_one_stands_beside_alpha_one(step_pages):
             assert numbers(product)[0] == pytest.approx(ratio, rel=5.1e-3)
 
 
+@pytest.mark.more
 async def test_a_rewrite_that_begins_as_before_says_how_far(opened):
     trace = toy_trace(64)
     page = await opened(trace)
@@ -396,6 +398,7 @@ async def test_playing_goes_through_the_phases_in_order(visit):
     assert order == sorted(order)
 
 
+@pytest.mark.more
 async def test_back_and_keys_work_only_with_the_focus(visit):
     page = await open_player(visit, moving=True)
     await page.keyboard.press("ArrowRight")
@@ -480,6 +483,7 @@ WATCH_MOTION = """(speed) => { window.moved = {}; const animate = Element.protot
   api.setSpeed(speed); api.toggle(true); }"""
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("speed", "reduced"), [(1, False), (4, False), (1, True)])
 async def test_cause_moves_into_effect_unless_it_is_fast_or_unwanted(visit, speed, reduced):
     trace = toy_trace()
@@ -587,6 +591,7 @@ PINCH = """() => { const canvas = document.querySelector('.qp-river canvas');
   return [before, larger, high(), kept]; }"""
 
 
+@pytest.mark.more
 async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_along_it(opened):
     trace = toy_trace(64, chains=2)
     parsed = parse_trace(trace)

@@ -26,8 +26,6 @@ from qalign_study.sets.generated import (
     split_of,
 )
 
-pytestmark = pytest.mark.slow
-
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 KINDS = get_args(ProblemKind)
 
@@ -100,7 +98,6 @@ def test_kinds_differ_in_length_and_wording():
         assert not set(seen) & set(SHIFTED_PHRASINGS[kind]), "a shifted phrasing is not shifted"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_kind_of_a_problem_is_read_off_its_prompt(kind):
     assert {kind_of(problem.prompt) for problem in problems(kind)} == {kind}

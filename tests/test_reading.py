@@ -290,7 +290,6 @@ def a_file(kind: str, folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS_OF_FILE)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_refuses_what_is_no_file_of_a_size(

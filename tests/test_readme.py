@@ -78,8 +78,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 # what shows Gradio's defects apart: it uses nothing of ours
-@pytest.mark.slow
-@pytest.mark.parametrize("upstream", [False, pytest.param(True, marks=pytest.mark.alike)])
+@pytest.mark.more
+@pytest.mark.parametrize("upstream", [False, True])
 def test_every_command_and_every_python_block_runs(
     folder: Path, upstream: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ EACH_SET = [
         # the second problem's seed is derived from its place
         2 if path.stem == "in_distribution" else 1,
         id=path.stem,
-        marks=[] if path.stem in KINDS else pytest.mark.alike,
+        marks=[] if path.stem in KINDS else pytest.mark.more,
     )
     for path in SETS
 ]
@@ -207,7 +207,7 @@ def test_a_file_that_draws_against_recorded_numbers_without_the_mark_is_found():
     assert lacks_its_mark(
         (Path(__file__).parent / "test_inside.py")
         .read_text("utf-8")
-        .replace("mark.recorded", "mark.slow")
+        .replace("mark.recorded", "mark.more")
     )
 
 
@@ -225,7 +225,6 @@ def draw(tmp_path_factory):
     return draw_first
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
 @pytest.mark.parametrize(("path", "problems"), EACH_SET)
 def test_shipped_results_begin_with_what_is_drawn_again(path: Path, problems: int, draw):
@@ -235,7 +234,6 @@ def test_shipped_results_begin_with_what_is_drawn_again(path: Path, problems: in
         check_same_draws(shipped[place], again, traces[place])
 
 
-@pytest.mark.slow
 @pytest.mark.recorded
 def test_results_that_differ_in_one_draw_are_others(draw, monkeypatch):
     (shipped, *_), (redrawn,), traces = draw(ASSETS / "results" / "inventory-block.zip", 1, 3)

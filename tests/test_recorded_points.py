@@ -30,7 +30,7 @@ def numbers(point: Point) -> list[float]:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.alike] * (path.stem not in FIRST))
+        pytest.param(path, id=path.stem, marks=[pytest.mark.more] * (path.stem not in FIRST))
         for path in SHIPPED
     ],
 )

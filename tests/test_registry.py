@@ -294,7 +294,6 @@ def test_a_template_can_be_given_where_there_is_none(copy):
     assert len(lm.encode("Hi")) == 2
 
 
-@pytest.mark.slow
 def test_a_model_bigger_than_the_memory_is_refused_before_it_is_loaded(folder, monkeypatch):
     monkeypatch.setattr(loading, "available_memory", lambda device: 1000)
     with pytest.raises(ModelLoadError) as raised:
@@ -389,7 +388,6 @@ def small(monkeypatch, held, needed):
     monkeypatch.setattr(loading, "available_memory", free)
 
 
-@pytest.mark.slow
 def test_the_model_that_was_idle_longest_makes_room(folder, held, monkeypatch):
     small(monkeypatch, held, needed=1)
     registry.load_language_model(str(folder), device="cpu", rows=4)
@@ -398,7 +396,6 @@ def test_the_model_that_was_idle_longest_makes_room(folder, held, monkeypatch):
     registry.unload(str(folder))
 
 
-@pytest.mark.slow
 def test_a_model_in_use_is_never_unloaded_for_another(folder, held, monkeypatch):
     small(monkeypatch, held, needed=3)
     with pytest.raises(ModelLoadError, match="GiB are free"):

@@ -116,8 +116,7 @@ def shipped(full_report: Report) -> dict[str, list[dict[str, Any]]]:
     return full_report.json()
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -141,8 +140,7 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     )
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -> None:
     for form in (to_csv, to_latex, to_html):
         text = form(full_report)
@@ -150,8 +148,7 @@ def test_every_shipped_set_is_in_every_form_of_the_report(full_report: Report) -
             assert escape_latex(each.name) in text or each.name in text, (form, each.name)
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -173,8 +170,7 @@ def test_the_cards_table_of_differences_is_the_reports(
     assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_the_page_of_results_says_the_reports_numbers(
     full_report: Report, shipped: dict[str, list[dict[str, Any]]]
 ) -> None:
@@ -220,8 +216,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -237,8 +232,7 @@ def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_sa
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -412,7 +406,7 @@ def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> N
     [
         ("fresh/inventory@2-block", 64),
         *(
-            pytest.param(name, n, marks=pytest.mark.alike)
+            pytest.param(name, n, marks=pytest.mark.more)
             for name, n in (
                 *((f"fresh/inventory@2{kind}", 64) for kind in ("", "-share")),
                 *(("fresh/inventory@2", 128), ("inventory", 256), ("inventory", 512)),
@@ -451,7 +445,7 @@ def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: s
     ("name", "ns"),
     [
         ("fresh/inventory@2", [16, 32, 64]),
-        pytest.param("inventory", [32, 64, 128], marks=pytest.mark.alike),
+        pytest.param("inventory", [32, 64, 128], marks=pytest.mark.more),
     ],
 )
 def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
@@ -472,7 +466,7 @@ def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
     assert f"from `suffix` is {gap}, not significant" in text
 
 
-@pytest.mark.alike  # the table of the fresh inventories is made by the same function
+@pytest.mark.more  # the table of the fresh inventories is made by the same function
 def test_what_is_said_of_blocks_at_larger_budgets_are_the_runs_numbers() -> None:
     runs = [unpack(RESULTS / f"inventory{name}.zip") for name in ("", "-block", "-share")]
     at = _table_of_blocks(runs, [32, 64, 128, 256, 512])
@@ -516,7 +510,7 @@ OTHER_SETS = [
 
 def others_alike(paths: list[Path], *kinds: str) -> list[Any]:
     """Cases by path: those of other names than these are alike."""
-    alike = {True: (), False: pytest.mark.alike}
+    alike = {True: (), False: pytest.mark.more}
     return [pytest.param(path, id=path.stem, marks=alike[path.stem in kinds]) for path in paths]
 
 
@@ -583,10 +577,10 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> 
 @pytest.mark.parametrize(
     ("name", "n"),
     [
-        pytest.param("pretrained/forms", 64, marks=pytest.mark.alike),
+        pytest.param("pretrained/forms", 64, marks=pytest.mark.more),
         ("pretrained/ifeval", 16),
         ("forms/smollm2-entropy", 64),
-        pytest.param("forms/smollm2-block", 64, marks=pytest.mark.alike),
+        pytest.param("forms/smollm2-block", 64, marks=pytest.mark.more),
     ],
 )
 def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
@@ -699,8 +693,7 @@ def _as_row(gap: Difference) -> dict[str, float]:
     return {"difference": gap.value, "low": gap.low, "high": gap.high}
 
 
-@pytest.mark.slow
-@pytest.mark.alike
+@pytest.mark.more
 def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:

@@ -596,6 +596,7 @@ def test_a_link_to_a_set_that_there_is_not_opens_the_first_and_says_so(monkeypat
     assert notices == ["The link's value “UNKNOWN” of “Problem set” cannot be used here."]
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_report_fits_1280_pixels(browser):
     sets = {"long-sharp": unpack(ASSETS / "results" / "long-sharp.zip")}
@@ -614,6 +615,7 @@ async def test_a_report_fits_1280_pixels(browser):
 OF_LONG = "?tab=results&set=long&seed=4"
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(
     revisit, toy_app, tmp_path

@@ -122,6 +122,7 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     assert again.header.run.rm == header.run.rm
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_compare_takes_two_rewards_and_any_sum_of_a_link(visit, toy_app):
     rm = "2*embedded + 0.5*embedded-weak"

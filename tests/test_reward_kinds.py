@@ -163,7 +163,6 @@ except SystemExit:
 """
 
 
-@pytest.mark.slow
 def test_a_kind_of_reward_is_one_file(tmp_path: Path) -> None:
     """A copy of the source with a file more, as a stranger would add it."""
     copy = changed_copy(tmp_path, ("qalign_core/rewards/kinds/shouts.py", "", FILE))

@@ -252,7 +252,7 @@ BLOCKED = """; window.Worker = class {
             BLOCKED,
             "Drawn on the server: the worker did not start.",
             id="blocked",
-            marks=pytest.mark.alike,
+            marks=pytest.mark.more,
         ),
     ],
 )
@@ -286,6 +286,7 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
         await page.context.close()
 
 
+@pytest.mark.more
 async def test_a_class_with_another_model_is_drawn_on_the_server_at_a_pace_that_is_stated_before(
     browser, toy_app
 ):
@@ -412,6 +413,7 @@ async def test_nothing_is_wider_than_its_screen(room):
             assert wide <= 0, f"{name}: {wide} px too wide"
 
 
+@pytest.mark.more
 async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, browser, tmp_path):
     lead = room.lead
     await scene(room, "Settings")
@@ -539,7 +541,8 @@ FIGURES = {
 
 
 # the smaller one has the least width and height for its texts
-@pytest.mark.parametrize("size", [pytest.param((1280, 720), marks=pytest.mark.alike), (1024, 768)])
+@pytest.mark.more
+@pytest.mark.parametrize("size", [pytest.param((1280, 720), marks=pytest.mark.more), (1024, 768)])
 async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size):
     stage = {"code": "ABCDEFGH", "prompt": PROMPT, "beta": 0.5, "steps": 60, "round": 0, "goal": -1,
              "opened": False, "trouble": "", "reference": None, "stop": None,
@@ -634,7 +637,6 @@ async def seen_of(stop: Any, **how: Any) -> list[str]:
 
 
 # "worth" has no kind of figure that these have not
-@pytest.mark.slow
 @pytest.mark.parametrize("lesson", cases_of(load_lessons(), set(RICHEST) - {"worth"}))
 async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
     browser, toy_app, monkeypatch, lesson

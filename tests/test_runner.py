@@ -90,7 +90,7 @@ def spent(trace: Trace) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("chains", [1, 3])
-@pytest.mark.parametrize("steps", [5, 16, 64, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [5, 16, 64, 200])
 def test_at_equal_flops_chains_and_pool_differ_by_less_than_two_percent(steps, chains) -> None:
     for seed in range(3):
         comparison = draw_comparison(steps=steps, chains=chains, seed=seed)

@@ -107,6 +107,7 @@ CROSSED = """() => {
 """The texts and buttons of the menu that cover another one, or have one word per line."""
 
 
+@pytest.mark.more
 async def test_a_page_that_draws_is_offered_only_for_a_run_that_a_browser_draws(page):
     live = page.get_by_role("button", name="Page that draws, as HTML")
     for name, reason in (("cheerful", "a browser has the embedded models only"), ("watch", "")):
@@ -121,6 +122,7 @@ async def test_a_page_that_draws_is_offered_only_for_a_run_that_a_browser_draws(
         await page.keyboard.press("Escape")
 
 
+@pytest.mark.more
 async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(page, visit, tmp_path):
     text = block_trace()
     steps = parse_trace(text).steps
@@ -140,6 +142,7 @@ async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(page, vi
     assert "kept again" not in words
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("dark", [False, True])
 async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(page, tmp_path, dark):
     await open_menu(page, RECORDED.read_text("utf-8"), 13, dark=dark)
@@ -196,6 +199,7 @@ async def test_a_gif_of_10_steps_is_small_and_each_of_its_pictures_another(page,
     assert len(frames) == len({pixels for _, pixels in frames}) == 3 * 10
 
 
+@pytest.mark.more
 async def test_an_animation_can_be_cancelled(page):
     await open_menu(page, toy_trace(64), 64)
     await page.get_by_label("First step").fill("5")

@@ -31,7 +31,6 @@ def is_right(rule, text, reference):
     return answer is not None and bool(problem.is_right(answer))
 
 
-@pytest.mark.slow  # formulas
 @pytest.mark.parametrize("rule", ["number", "boxed", "option"])
 def test_on_two_hundred_cases_a_rule_is_the_published_one_but_where_a_reason_is_given(rule):
     cases = [case[1:] for case in CASES if case[0] == rule]

@@ -395,7 +395,6 @@ def serving(*options: str) -> Iterator[str]:
         yield process.stdout.readline().partition("/v1 answers as embedded/qalign, ")[0]
 
 
-@pytest.mark.slow
 def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models(tmp_path, capsys):
     with serving("--lm", "embedded", "--rm", "embedded") as address, talking(address) as client:
         answer = ask(client, "embedded/qalign")
@@ -724,7 +723,6 @@ def test_a_conversation_of_several_turns_is_held_at_its_own_temperature(tmp_path
     assert limited.choices[0].message.content is not None  # then the most typical text
 
 
-@pytest.mark.slow
 def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
     monkeypatch, tmp_path
 ):

@@ -35,8 +35,6 @@ from qalign_core.types import Response, Step
 from qalign_study.commands import main
 from qalign_study.serve.refusal import public_errors
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "Mia has 12 books. How many?"
 QUICK = {"pause": 0.001, "timeout": 20.0}
 TEMPORARY = ["429", "500", "503", "gone", "half", "html", "nested without end",

@@ -206,7 +206,6 @@ def differences(way: Any, address: str, form: str) -> list[tuple[str, str]]:
     return [(a, b) for a, b in pairs if a != b]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_no_reply_tells_whether_a_file_or_folder_exists(address, folder, way):
     for form in FORMS[: 2 if way is events else None]:
@@ -215,7 +214,6 @@ def test_no_reply_tells_whether_a_file_or_folder_exists(address, folder, way):
         assert differences(way, address, name) == []
 
 
-@pytest.mark.slow
 def test_an_offer_that_asks_the_disk_is_told_apart(folder):
     """The control: the comparison above finds it in every way that names models."""
 
@@ -232,7 +230,6 @@ def test_an_offer_that_asks_the_disk_is_told_apart(folder):
             assert differences(way, address, f"zowner/{THERE}"), way
 
 
-@pytest.mark.slow
 def test_no_page_and_no_description_of_the_app_shows_a_path_of_the_server(address):
     paths = ("", "config", "room", "gradio_api/info", "gradio_api/startup-events", "openapi.json",
              "manifest.json", "theme.css", "robots.txt", "v1/models")  # fmt: skip

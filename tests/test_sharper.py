@@ -192,7 +192,6 @@ def chi_square_p(states, chain, expected):
     return float(chisquare(seen, wanted).pvalue)
 
 
-@pytest.mark.slow
 async def test_the_chain_samples_the_sharper_target():
     """800 chains of 40 steps at κ = 2; false-alarm rate 1e-4; the target of κ = 1 fails."""
     chain = exact_chain(LM, correlated_reward, Target(1.0, 2.0))
@@ -248,7 +247,6 @@ async def test_a_model_that_tells_no_log_probabilities_says_so_where_the_sharpne
 # real models
 
 
-@pytest.mark.slow
 async def test_the_embedded_model_tells_the_whole_response_with_its_kept_prefix():
     lm = load_language_model("embedded", temperature=0.7, top_k=9, max_new_tokens=40)
     rm, prompt = load_reward_model("none"), "Mia has 12 books. She buys 5 more. How many?"

@@ -105,7 +105,7 @@ def test_several_betas_at_once_are_each_beta_alone() -> None:
 def first_of(*names: str) -> list[Any]:
     """Sets where right samples are common and rare; the others are alike."""
     first = ("in_distribution", "inventory")
-    return [*first, *(pytest.param(name, marks=pytest.mark.alike) for name in names)]
+    return [*first, *(pytest.param(name, marks=pytest.mark.more) for name in names)]
 
 
 @pytest.mark.parametrize("name", first_of("shifted", "fresh/inventory@4"))

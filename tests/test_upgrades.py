@@ -228,6 +228,7 @@ def test_without_gradios_module_its_address_is_empty(tmp_path: Path):
     assert theme.plotly_module(tmp_path) == ""
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, monkeypatch):
     import gradio as gr

@@ -76,6 +76,7 @@ async def boxes_of_phases(page):
             yield await page.evaluate(BOXES)
 
 
+@pytest.mark.more
 async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_nothing(
     watch,
 ):
@@ -183,6 +184,7 @@ TOPS = """(said) => {
 SIZES = ((1280, 800), (390, 844))
 
 
+@pytest.mark.more
 async def test_in_the_first_pass_the_page_does_not_jump_and_all_is_on_the_first_screen(
     visit, toy_app
 ):
@@ -309,6 +311,7 @@ async def test_two_visitors_do_not_mix(watch, visit, toy_app):
         ][1:]
 
 
+@pytest.mark.more
 async def test_each_run_has_a_new_seed_until_one_is_set_and_the_menu_tells_how_long_it_took(
     watch,
 ):
@@ -347,6 +350,7 @@ async def test_a_run_that_is_refused_says_why_and_nothing_else(watch):
     assert (await line.inner_text()).endswith("each weight above 0, but the field is empty")
 
 
+@pytest.mark.more
 async def test_a_link_restores_run_step_of_a_chain_and_reading_and_reports_bad_values(
     visit, toy_app
 ):
@@ -383,6 +387,7 @@ async def test_a_link_restores_run_step_of_a_chain_and_reading_and_reports_bad_v
     await page.wait_for_function(f"{live} && {API}.trace.header.extractor === 'number'")
 
 
+@pytest.mark.more
 async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_the_run(watch):
     page = watch
     await page.locator("#watch-beta-slider").focus()
@@ -465,8 +470,8 @@ async def press_keys(page, menu):
     [
         pytest.param(1280, 800, True, id="keyboard"),
         pytest.param(390, 844, False, id="pointer-on-a-phone"),
-        pytest.param(1280, 800, False, id="pointer", marks=pytest.mark.alike),
-        pytest.param(390, 844, True, id="keyboard-on-a-phone", marks=pytest.mark.alike),
+        pytest.param(1280, 800, False, id="pointer", marks=pytest.mark.more),
+        pytest.param(390, 844, True, id="keyboard-on-a-phone", marks=pytest.mark.more),
     ],
 )
 async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
@@ -574,6 +579,7 @@ async def test_the_address_follows_the_recorded_run_and_traces_are_saved_opened_
     assert page.errors == []
 
 
+@pytest.mark.more
 async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_next(watch):
     page = watch
     await sized(page, 360, 740)
@@ -600,6 +606,7 @@ async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_ne
     assert boxes["trace"][3] <= 2 * 844
 
 
+@pytest.mark.more
 async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(watch):
     page, trace, read = watch, load_trace(WATCH), get_grader("number").extract
     for t in (40, 256):
