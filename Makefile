@@ -68,34 +68,37 @@ js: node_modules/.ready
 	npm run --silent lint
 	npm run --silent test
 
+# of tests that run apart: their failures are not among those of the others, which may run meanwhile
+APART := -o addopts=-q -p no:cacheprovider
+
 # a built wheel in an empty environment
 test-package: $(VENV)/.dev
-	$(BIN)/python -m pytest -o addopts=-q tests/packaging
+	$(BIN)/python -m pytest $(APART) tests/packaging
 
 # a real vLLM on the CPU, in an environment of its own: 5 GB, and some ten minutes the first time
 test-servers: $(VENV)/.dev $(SERVERS)/.ready
-	$(BIN)/python -m pytest -o addopts=-q tests/servers
+	$(BIN)/python -m pytest $(APART) tests/servers
 
 # the endpoints as tools, called by a real client; apart, since the extra pins other versions
 test-mcp: $(MCP)/.ready
-	$(MCP)/bin/python -m pytest -o addopts=-q tests/mcp_client
+	$(MCP)/bin/python -m pytest $(APART) tests/mcp_client
 
 # a pretrained model of the registry: 93 MB from the package registry
 test-pretrained: $(PRETRAINED)/.ready
 	HF_HOME=$(abspath $(PRETRAINED)/hf) HF_HUB_OFFLINE=1 \
-		$(BIN)/python -m pytest -o addopts=-q tests/pretrained
+		$(BIN)/python -m pytest $(APART) tests/pretrained
 
 # a real llama.cpp server on the CPU: 34 MB from the package registry
 test-llamacpp: $(VENV)/.dev $(LLAMACPP)/.ready
-	PYTHONPATH=$(abspath $(LLAMACPP)) $(BIN)/python -m pytest -o addopts=-q tests/llamacpp
+	PYTHONPATH=$(abspath $(LLAMACPP)) $(BIN)/python -m pytest $(APART) tests/llamacpp
 
 # IFEval's checkers, 380 MB with what they need; apart, since few want them
 test-tasks: $(TASKS)/.ready
-	$(TASKS)/bin/python -m pytest -o addopts=-q tests/ifeval
+	$(TASKS)/bin/python -m pytest $(APART) tests/ifeval
 
 # a reward model of one's own, trained by TRL; apart, since few want it
 test-train: $(TRAIN)/.ready
-	$(TRAIN)/bin/python -m pytest -o addopts=-q tests/train
+	$(TRAIN)/bin/python -m pytest $(APART) tests/train
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -9,7 +9,8 @@ from traces import toy_trace
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.mark.parametrize("tab", ["hand", pytest.param("tokens", marks=pytest.mark.more)])
+@pytest.mark.more
+@pytest.mark.parametrize("tab", ["hand", "tokens"])
 async def test_the_recorded_run_moves_before_any_click_and_work_on_a_text_pauses_it(
     visit, toy_app, tab
 ):

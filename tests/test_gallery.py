@@ -240,10 +240,8 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(revisit, toy_app, na
     ("address", "name"),
     [
         ("", "cheerful"),  # of other models, whose settings follow the entry
-        "?run=short",
-        "short",
-        "?lesson=trust&stop=5",
-        "stuck",
+        ("?run=short", "short"),
+        ("?lesson=trust&stop=5", "stuck"),
     ],
 )
 async def test_run_it_live_draws_the_run_that_is_shown(visit, revisit, toy_app, address, name):

@@ -627,7 +627,7 @@ CUT = """[...document.querySelectorAll('.lab-plot .xtitle')].filter((node) => {
 
 # the narrowest and lowest screen leaves figures and their labels the least room
 @pytest.mark.more
-@pytest.mark.parametrize(("width", "height"), [(360, 740), 1280, 800])
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 800)])
 @pytest.mark.asyncio(loop_scope="session")
 async def test_each_section_is_on_the_first_screen_accessible_and_whole_and_does_not_jump(
     visit, toy_app, width, height

@@ -181,6 +181,7 @@ async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(revisit, to
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.more
 async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_and_says_so(
     visit, visitors, toy_app
 ):

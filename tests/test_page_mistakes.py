@@ -124,6 +124,7 @@ async def test_another_chain_is_shown_whole(opened):
     assert all(len({one[k] for one in paths}) == 3 for k in range(len(paths[0])))
 
 
+@pytest.mark.more
 async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(watch, tmp_path):
     page = watch
     await open_file(page, tmp_path, toy_trace(6, seed=3, beta=0.5))
@@ -281,7 +282,10 @@ async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_ste
 
 @pytest.mark.parametrize(
     "pressed",
-    ["before the first step", "after Stop", pytest.param("in mid-run", marks=pytest.mark.more)],
+    [
+        "before the first step",
+        *(pytest.param(p, marks=pytest.mark.more) for p in ("after Stop", "in mid-run")),
+    ],
 )
 async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draws(watch, pressed):
     page = watch

@@ -31,10 +31,10 @@ if os.environ.get("DIES") == name:
     sys.exit(3)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        log(f"ready {{name}}")
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
-        log(f"ready {{name}}")
     def log_message(self, *_):
         pass
 server = http.server.HTTPServer(("localhost", port), Handler)

@@ -646,6 +646,7 @@ TITLES = """[...document.querySelectorAll(":is(#results-set, #results-variant) .
   .map((menu) => menu.dataset.title).join(" / ")"""
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(revisit, toy_app):
     page = await revisit(toy_app + OF_LONG)

@@ -469,7 +469,7 @@ async def press_keys(page, menu):
     ("width", "height", "by_keyboard"),
     [
         pytest.param(1280, 800, True, id="keyboard"),
-        pytest.param(390, 844, False, id="pointer-on-a-phone"),
+        pytest.param(390, 844, False, id="pointer-on-a-phone", marks=pytest.mark.more),
         pytest.param(1280, 800, False, id="pointer", marks=pytest.mark.more),
         pytest.param(390, 844, True, id="keyboard-on-a-phone", marks=pytest.mark.more),
     ],
