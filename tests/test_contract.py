@@ -92,7 +92,7 @@ def language_models(folders):
             model.close()
 
 
-KINDS = {"enumerable", "llama", "llama int8", "gemma3", "embedded"}
+KINDS = {"enumerable", "llama", "llama int8", "gemma3", "mamba", "embedded"}
 """Our own net in both number formats, transformers' net over our rows and over its own state."""
 RM_KINDS = {"rule", "composite", "llama", "llama+ids", "deberta-v2", "roberta", "embedded"}
 """A causal net that reads texts or shared ids, and encoders with both kinds of positions."""
