@@ -6,7 +6,7 @@ import pytest
 
 from qalign_study.export.dictionary import ideas, term
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 OPEN = ".q-meaning"
 PUT = """(markup) => {
@@ -24,7 +24,6 @@ async def with_terms(page):
     return page.locator("#here [data-term=beta]"), page.locator("#here [data-term=wmv]")
 
 
-@pytest.mark.more
 async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links_to_the_lab(watch):
     page = watch
     beta, vote = await with_terms(page)
@@ -80,10 +79,9 @@ async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links
 
 
 # the pages share its drawer; the word's link above leads to the Lab
-@pytest.mark.more
 @pytest.mark.parametrize(
     "pages",
-    [("watch", "compare"), pytest.param(("lab", "results"), marks=pytest.mark.more)],
+    [("watch", "compare"), ("lab", "results")],
 )
 async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_app, pages):
     page = await visit(f"{toy_app}#glossary-rhat")
@@ -106,7 +104,6 @@ async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_
         await drawer.get_by_role("button", name="Close").click()
 
 
-@pytest.mark.more
 async def test_a_meaning_ends_before_the_scroll_bar_of_its_page(watch):
     page = watch
     _, vote = await with_terms(page)

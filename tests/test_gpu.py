@@ -16,6 +16,7 @@ from tiny_models import save
 from components.session.gpu import draw, on_gpu
 from components.session.offer import needs_gpu
 
+pytestmark = pytest.mark.more
 TESTS = Path(__file__).resolve().parent
 HARDWARE = (
     f"sys.path.insert(0, {str(TESTS / 'zero_gpu')!r})",
@@ -38,7 +39,6 @@ def steps_of(run):
     return [line for line in lines if line["type"] == "step"]
 
 
-@pytest.mark.more
 def test_a_run_that_needs_a_gpu_is_drawn_whole_in_the_process_that_has_it(replies):
     lent, here = replies
     assert lent["tiny"]["forked"] == 1

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from browser import API, LEAVING
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 DRAWS = f"{API}.position.source === 'live' && {API}.position.last > 1"
 
 
-@pytest.mark.more
 async def test_a_page_that_is_left_during_a_run_ends_without_an_error(visit, toy_app):
     page = await visit(f"{toy_app}?steps=64&pool=2&seed=5")
     await page.click("#watch-run")
@@ -21,7 +20,6 @@ async def test_a_page_that_is_left_during_a_run_ends_without_an_error(visit, toy
     assert page.errors == []
 
 
-@pytest.mark.more
 async def test_a_page_that_stays_without_its_connection_reports_the_error(visit, toy_app):
     page = await visit(f"{toy_app}?steps=64&pool=2&seed=5")
     await page.click("#watch-run")

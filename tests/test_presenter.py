@@ -14,7 +14,7 @@ from qalign_core.assets import ASSETS
 from qalign_study.lessons.files import load_lessons
 from qalign_study.lessons.messages import check_prediction, fill_facts
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 LESSONS = load_lessons()
 LESSON = LESSONS["one-step"]
@@ -156,7 +156,6 @@ VISIBLE_PANELS = """async () => {
 }"""
 
 
-@pytest.mark.more
 async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson={LESSON.name}&stop=2&present=1", first=True)
     stop, following = LESSON.stops[1:3]
@@ -193,7 +192,6 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     assert notes.is_closed()
 
 
-@pytest.mark.more
 async def test_a_lesson_is_awaited_and_its_figure_ends_where_the_answer_would_begin(
     revisit, visitors, toy_app
 ):
@@ -240,7 +238,6 @@ def forget_refusals(page) -> None:
     page.errors.clear()
 
 
-@pytest.mark.more
 @pytest.mark.parametrize(
     ("query", "place"),
     [
@@ -289,7 +286,6 @@ async def test_a_figure_that_does_not_load_says_what_happened_and_what_to_do(
     forget_refusals(page)
 
 
-@pytest.mark.more
 async def test_an_axis_names_the_largest_number_that_a_question_asks_about(revisit, toy_app):
     page = await revisit(toy_app + BETA, width=1280, height=720)
     await present_lesson(page, LESSONS["best-of-n"])
@@ -310,7 +306,6 @@ async def test_an_axis_names_the_largest_number_that_a_question_asks_about(revis
 
 
 # "stuck" has four chains, of which the figures speak too
-@pytest.mark.more
 @pytest.mark.parametrize(("run", "step"), [("watch", 256), ("stuck", 64)])
 async def test_no_figure_covers_the_votes(revisit, toy_app, run, step):
     page = await revisit(toy_app + BETA, width=1280, height=720)

@@ -143,6 +143,7 @@ OWN_CLIPS = """[...document.querySelectorAll(".qp-seek")].map((svg) => {
 """Whether each chart over steps hides later steps by its own clip, not by another chart's."""
 
 
+@pytest.mark.more
 async def test_the_cost_counts_a_rewrite_from_its_phase_and_the_chart_shows_samples_before_steps(
     watch,
 ):
