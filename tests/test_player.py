@@ -676,9 +676,20 @@ async def test_cost_and_worth_are_on_the_stage(opened):
         written = sum(len(s.proposal.response) - s.index for s in steps)
         assert numbers(await page.inner_text(".qp-summary"))[0] == written
     assert "weighted vote" in await page.inner_text(".qp-summary")
-    await page.evaluate("(text) => api.open(text)", sharper_trace())  # it has no answers to count
+    open_ended = sharper_trace().replace('"extractor":"number"', '"extractor":null')
+    await page.evaluate("(text) => api.open(text)", open_ended)  # it has no answers to count
     await shows(page, "document.querySelector('.qp-summary').innerText.includes('typical')")
     assert "vote" not in await page.inner_text(".qp-summary")
+
+
+async def test_where_answers_are_read_texts_without_one_are_votes_for_none(opened):
+    trace = sharper_trace()  # a question about a number, answered with letters
+    page = await opened(trace)
+    votes = page.locator(".qp-votes")
+    assert "Votes: one for every state" in await votes.inner_text()
+    assert "no answer" in await votes.inner_text()
+    page = await opened(trace.replace('"extractor":"number"', '"extractor":null'))
+    assert "How long it stayed at each text" in await votes.inner_text()
 
 
 @pytest.mark.parametrize("way", ["recorded", "live", "uploaded"])

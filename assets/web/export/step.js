@@ -14,6 +14,7 @@ import {
   ending,
   brief,
   fixed,
+  hasAnswers,
   many,
   narrate,
   pair,
@@ -417,7 +418,7 @@ export function drawTrace({ trace, chain, step, t, phase, seen }, c, box) {
     ]),
     ...ticks(0, steps).filter(Number.isInteger).map((k) =>
       text(x(k), bottom + 32, 14, c.soft, plain(k), MIDDLE)),
-    ...(trace.answers.length ? bands : []).map(({ answer, from, to }) => {
+    ...(hasAnswers(trace) ? bands : []).map(({ answer, from, to }) => {
       const start = x(Math.max(0, from - 0.5));
       return ["rect", { x: start, y: bottom + 6, width: x(Math.min(to + 0.5, steps)) - start,
         height: 9, fill: colourOf(trace, answer, c) }];
@@ -444,7 +445,7 @@ export function drawTrace({ trace, chain, step, t, phase, seen }, c, box) {
  * @param {Colours} c
  */
 function standing({ trace, chain, seen, burnIn }, c) {
-  const open = !trace.answers.length;
+  const open = !hasAnswers(trace);
   const upTo = (/** @type {Chain} */ one) => Math.min(seen, one.steps.length - 1);
   /** @type {[string | number | null, number][]} */
   const sorted = open ? stays(chain, seen, Math.min(burnIn, seen))

@@ -2,7 +2,7 @@
 import { differs, swap } from "../dom.js";
 import { answerStyle, button, h, nameNodes } from "./drawing.js";
 import { visitsAt } from "./numbers.js";
-import { answerText, fixed } from "./words.js";
+import { answerText, fixed, hasAnswers } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 
@@ -47,7 +47,7 @@ export function beadList(seek) {
       if (!isNew(`${data}/${seen}`)) return;
       const stays = lastStays(chain, seen).map(({ at, visits }) => {
         const { answer, reward } = chain.steps[at];
-        const caption = trace.answers.length ? answerText(trace, answer) : fixed(reward);
+        const caption = hasAnswers(trace) ? answerText(trace, answer) : fixed(reward);
         return { at, caption, count: `×${visits}`, style: answerStyle(trace, answer),
           title: `from step ${at}, reward ${fixed(reward)}` };
       });

@@ -34,8 +34,7 @@ const longest = (_trace, { since }) => {
 };
 
 /** @type {Jump["places"]} */
-const changes = (trace, chain) => {
-  if (!trace.answers.length) return [];
+const changes = (_, chain) => {
   const lead = leaders(chain);
   return lead.flatMap((answer, t) => (t > 0 && answer !== lead[t - 1] ? [t] : []));
 };

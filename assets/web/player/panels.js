@@ -21,6 +21,7 @@ import {
   answerText,
   ending,
   fixed,
+  hasAnswers,
   many,
   percent,
   percents,
@@ -95,7 +96,7 @@ export function tracePanel(seek) {
       if (band?.answer === state.answer) band.to = t;
       else bands.push({ answer: state.answer, from: t, to: t });
     });
-    const answers = (trace.answers.length ? bands : []).map(({ answer, from, to }) => {
+    const answers = (hasAnswers(trace) ? bands : []).map(({ answer, from, to }) => {
       const left = x(Math.max(0, from - 0.5));
       const width = x(Math.min(to + 0.5, scale.steps)) - left;
       const style = answerStyle(trace, answer);
@@ -193,7 +194,7 @@ export function answersPanel(compare) {
     draw(view) {
       const { trace, chain, seen, burnIn, data } = lastView = view;
       if (!isNew(`${data}/${seen}/${writtenTo(view)}/${late.checked}`)) return;
-      const open = !trace.answers.length;
+      const open = !hasAnswers(trace);
       show(later, !open);
       effect.replaceChildren(...(late.checked && !open ? changed(view) : []));
       const n = open ? 0 : affordable(trace.spent, tokensOf(view));
@@ -294,7 +295,7 @@ export function summary(ask, redraw) {
       }
       if (!isNew(`${data}/${writtenTo(view)}/${finished}`)) return;
       if (isLonger(data)) {
-        worth.replaceChildren(...(trace.answers.length
+        worth.replaceChildren(...(hasAnswers(trace)
           ? ["If right samples are rare and the reward detects near misses. Otherwise, use a ",
             term("wmv", "weighted vote"), "."]
           : ["On the recorded writing tasks, the chain was not ahead of the ", term("typical"),

@@ -3,7 +3,7 @@
    kept lane stands at its end, the two others at their beginning. */
 import { differs, put } from "../dom.js";
 import { answerStyle, h, icon, nameNodes, signMore, tokenSpans } from "./drawing.js";
-import { LAST, answerText, many } from "./words.js";
+import { LAST, answerText, hasAnswers, many } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 
@@ -111,7 +111,7 @@ export function textPane() {
     const isWritten = step.refused === null && (phase > 1 || !moving);
     const fill = (/** @type {HTMLElement} */ place, /** @type {boolean} */ on,
       /** @type {string | null} */ answer) =>
-      place.replaceChildren(...(on && trace.answers.length
+      place.replaceChildren(...(on && hasAnswers(trace)
         ? nameNodes(answerStyle(trace, answer), answerText(trace, answer)) : []));
     fill(old.answer, t > 0, chain.steps[step.old].answer);
     fill(fresh.answer, isWritten, step.answer);

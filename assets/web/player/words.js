@@ -139,6 +139,14 @@ function distinct({ header, answers }, answer) {
 }
 
 /**
+ * Whether answers are read in the run's texts, though the first ones may have none.
+ * @param {Trace} trace
+ */
+export function hasAnswers({ header, answers }) {
+  return Boolean(header.extractor) || answers.length > 0;
+}
+
+/**
  * An answer, with whether it is right where that is known.
  * @param {Trace} trace
  * @param {string | null} answer
