@@ -560,18 +560,45 @@ def _accepted(results: Results) -> float:
     return accepted / sum(int(r.chain_changed[steps].sum()) for r, steps in first)
 
 
-def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> None:
-    results = unpack(RESULTS / "smollm2" / "ifeval-100.zip")
+@pytest.mark.parametrize(
+    ("name", "n"), [("smollm2/ifeval-100", 4), ("pretrained/ifeval-trained", 16)]
+)
+def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers(name, n) -> None:
+    results = unpack(RESULTS / f"{name}.zip")
     points = {(p.method, p.n): p for p in curves(results)}
-    at = [("one", 1), *((m, 4) for m in ("mv", "bon", "wmv", "qalign", "any"))]
+    at = [("one", 1), *((m, n) for m in ("mv", "bon", "wmv", "qalign", "any"))]
     text = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
     assert f"| {' | '.join(_cell(_as_share(points[each])) for each in at)} |" in text
-    assert points["mv", 4].spent / points["qalign", 4].spent == pytest.approx(0.5, abs=0.01)
+    assert points["mv", n].spent / points["qalign", n].spent == pytest.approx(0.5, abs=0.01)
     mbr = "MBR, which costs half as much, is"
-    for rival, name in (("mv", mbr), ("bon", "best-of-n"), ("wmv", "weighted MBR")):
-        value, low, high = _percent(difference(points["qalign", 4], points[rival, 4]))
+    for rival, label in (("mv", mbr), ("bon", "best-of-n"), ("wmv", "weighted MBR")):
+        value, low, high = _percent(difference(points["qalign", n], points[rival, n]))
         points_ = " points" if rival == "mv" else ""
-        assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
+        assert low < 0 < high
+        assert f"inus {label} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
+
+
+def test_with_a_weak_reward_model_no_method_differs_from_one_sample() -> None:
+    results = unpack(RESULTS / "pretrained" / "ifeval-trained.zip")
+    points = {(p.method, p.n): p for p in curves(results)}
+    for method in ("mv", "bon", "wmv", "qalign"):
+        d = difference(points[method, 16], points["one", 1])
+        assert d.low < 0 < d.high
+    right = [
+        (r.pool_reward, np.array([bool(r.is_right(a)) for a in r.pool_answer]))
+        for r in results.records
+    ]
+    ordered = [
+        np.mean(np.greater.outer(rewards[x], rewards[~x]))
+        for rewards, x in right
+        if 0 < x.sum() < len(x)
+    ]
+    states = [len(r.state_of) for r in results.records]
+    text = texts_of("docs/results.md")["docs/results.md"]
+    assert f"({min(states)} to {max(states)} states): | one sample | MBR |" in text
+    assert f"accepts {_accepted(results):.0%} of the proposals that differ" in text
+    assert f"in {np.mean(ordered):.0%} of the pairs" in text
+    assert f"(mean over {len(ordered)} prompts)" in text
 
 
 @pytest.mark.parametrize(

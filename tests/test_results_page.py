@@ -370,8 +370,8 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
     for old, today in OLD_NAMES.items():
         assert sets.path(old) == by_name[today]
     assert sets.path("../x") == by_name[sets.first]
-    ifeval = groups["A pretrained model: IFEval, with the checkers as the reward"]
-    assert [*ifeval.values()] == ["ifeval"]
+    ifeval = groups["A pretrained model: IFEval, with its checkers or a weak reward model"]
+    assert [*ifeval.values()] == ["ifeval", "ifeval-trained"]
     assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
     ahead = [title for title in groups if "the chain is ahead" in title]
     assert ahead == list(groups)[1:2]

@@ -258,7 +258,10 @@ def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     run, _ = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), writing) or (None, "")
     assert run == replace(writing, beta=2.0)
     _, notice = linked("watch", {"beta": "x"}, Runs(Limits(), offer=OFFER), start) or (None, "")
-    assert "cannot be used" in notice
+    assert notice == "The link's value “x” of “β (beta)” cannot be used here."
+    both = {"beta": "x", "steps": "9"}
+    _, notice = linked("watch", both, Runs(Limits(), offer=OFFER), start) or (None, "")
+    assert notice.endswith("cannot be used here. This link's other settings are in place.")
 
 
 SENT = {"prompt": "How many?", "reference": " 4 ", "lm": "embedded", "rm": "embedded"}

@@ -31,7 +31,8 @@ def linked(
             extractor=run.extractor if "extractor" in texts else start.extractor,
         )
     other = "other " * bool(notices)
-    return run, " ".join([*notices, f"This link's {other}settings are in place."])
+    placed = [f"This link's {other}settings are in place."] * (len(texts) > len(notices))
+    return run, " ".join([*notices, *placed])
 
 
 def from_query(

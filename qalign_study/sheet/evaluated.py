@@ -37,7 +37,7 @@ GROUPS = {
     "shifted": "Unfamiliar wording, more events",
     "writing": "No answers to count: short texts with constraints",
     "forms": "A pretrained model: forms of ten separate fields",
-    "ifeval": "A pretrained model: IFEval, with the checkers as the reward",
+    "ifeval": "A pretrained model: IFEval, with its checkers or a weak reward model",
 }
 """The shipped sets by what they show, in the order of the Results page."""
 AS_IN_THE_PAPER = "The paper’s moves and target"
