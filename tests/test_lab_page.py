@@ -404,10 +404,14 @@ async def test_every_editor_beta_and_the_presets_change_the_world(lab) -> None:
     await changes(lab, facts, chain_facts(other, 0.5), move)
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_reply_of_a_drawing_that_was_overtaken_is_not_shown(lab, monkeypatch) -> None:
     """Gradio asks for two drawings at once if two controls move in one turn."""
     await begin(lab, "Convergence")
+    # on a page whose controls have not yet moved, it asks one after the other
+    moved = chain_facts(world_of(rows_of("Mixed"), 1.5, *parts_of("Likes a, dislikes c")[1:]), 1.0)
+    await changes(lab, "lab-convergence-told", moved, fill(lab, {"part-0": 1.5}))
     number, overtaken, draw = count(), threading.Event(), lab_page.draw_section
 
     def draw_slowly(*values: Any) -> Any:
