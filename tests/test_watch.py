@@ -343,6 +343,26 @@ async def test_each_run_has_a_new_seed_until_one_is_set_and_the_menu_tells_how_l
     )
 
 
+@pytest.mark.more
+async def test_a_live_run_outlives_its_page_that_is_loaded_again(visit, toy_app):
+    page = await visit(toy_app)
+    await page.evaluate(SET, {"steps": 1024, "seed": 4})
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 2")
+    text = await page.evaluate(f"{API}.text")
+    for _ in range(2):
+        await page.reload()
+        await page.wait_for_selector(".qp", state="attached")
+        await page.wait_for_function(f"{API}.position.source === 'file' && {API}.position.t > 2")
+        assert (await page.evaluate(f"{API}.text")).startswith(text)
+        await page.get_by_text(
+            "The page was loaded again. The steps that were drawn before"
+        ).wait_for()
+    await page.goto(toy_app)  # another visit, not the same page again
+    await page.wait_for_selector(".qp-origin >> text=Recorded run")
+    assert (await page.evaluate(f"{API}.text")) == WATCH.read_text("utf-8")
+
+
 async def test_a_run_that_is_refused_says_why_and_nothing_else(watch):
     await watch.evaluate(SET, {"move": ""})
     await watch.click("#watch-run")

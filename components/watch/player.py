@@ -29,6 +29,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(calls.diagnose, view)] },
 });
 if (window.QAlignLearn.waits) api.toggle(false);
+shell.outlive(api);
 watch("value", () => api.stream(props.value));
 """
 

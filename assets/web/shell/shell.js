@@ -29,6 +29,7 @@ import {
   partsOf,
   placeOf,
 } from "./links.js";
+import { keepRun, takeRun } from "./outlive.js";
 import { decideAlone, explainBestOfN } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { answering } from "../rpc.js";
@@ -58,6 +59,7 @@ const ended = new Map();
 /** What Watch shows. @type {"recorded" | "run" | "file"} */
 let source = "recorded";
 let unlinked = ""; // why the file that is shown has no link
+let outlived = ""; // what is said of a run from before the page was loaded again
 let fromGallery = ""; // the name of the recorded run that is shown, if it is one of the gallery's
 
 /** @returns {Player | undefined} */
@@ -143,7 +145,7 @@ function run(page, names, values) {
   if (page === "watch") {
     stopHere();
     source = "run";
-    fromGallery = "";
+    fromGallery = outlived = "";
     showDrawer(false);
     player()?.expect(linked ? placeOf(opened) : null);
     delete opened[STEP];
@@ -184,7 +186,7 @@ function status(element, props) {
   if (message.query !== undefined && (page === "compare" || source === "run")) {
     remember(page, keepingStep(page, message.query));
   }
-  if (message.notice !== undefined) player()?.tell(message.notice, true);
+  if (message.notice !== undefined) player()?.tell(outlived || message.notice, true);
   if (message.draw !== undefined) {
     drawHere(JSON.parse(message.draw), {
       stream: (text) => player()?.stream(text),
@@ -286,6 +288,7 @@ function recorded(entry, place) {
     return;
   }
   source = "recorded";
+  outlived = "";
   fromGallery = entry.name;
   api.open(entry.text, entry.title);
   adopt();
@@ -294,6 +297,22 @@ function recorded(entry, place) {
   summary = entry.summary;
   api.tell(summary);
   sayUnseen(api);
+}
+
+/**
+ * Show the live run of this page before it was loaded again.
+ * @param {Player} api
+ */
+function outlive(api) {
+  keepRun(api);
+  const text = takeRun();
+  if (!text) return;
+  api.open(text, "Live run");
+  api.seek(api.position.last);
+  source = "run";
+  if (!linked) adopt(); // its link has its settings already
+  outlived = "The page was loaded again. The steps that were drawn before are kept.";
+  api.tell(outlived);
 }
 
 /** Whoever changes a problem by hand, in whichever way, knows another answer or none. */
@@ -399,6 +418,7 @@ export const QAlignShell = {
   /** The run of the gallery that the link names. */
   wanted: opened[RUN],
   recorded,
+  outlive,
   answering,
   turn: openPage,
   tell(/** @type {string} */ sentence) {
