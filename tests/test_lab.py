@@ -24,6 +24,7 @@ from components.lab import (
     which_move,
     wrong,
 )
+from components.lab import page as lab_page
 from components.lab.base_rewards import N_EVALUATED, base_rewards, evaluated
 from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
@@ -480,3 +481,26 @@ def test_a_single_chain_stays_somewhere_but_its_time_shares_converge() -> None:
     assert p.visited[-1] < 0.5 * p.empirical[-1]
     facts = str(chain.facts_of(p))
     assert "time shares" in facts
+
+
+def test_the_reply_of_a_drawing_that_was_overtaken_is_left_out(monkeypatch) -> None:
+    """Gradio asks for two drawings at once where two controls move in one turn."""
+    with gr.Blocks() as demo:
+        lab_page.build_lab_page(demo, gr.HTML())
+    redraw = next(each for each in demo.fns.values() if each.name == "redraw")
+    values: dict[Any, Any] = {widget: widget.value for widget in redraw.inputs}
+    held = {w: rows_of("Mixed") if w.elem_id == "lab-rows" else v for w, v in values.items()}
+    draw, newer = lab_page.draw_section, {}
+
+    def draw_slowly(*values: Any) -> Any:
+        if not newer:  # the next one begins and ends while the first is drawn
+            newer["lab-message"] = None
+            newer.update({widget.elem_id: value for widget, value in redraw.fn(held).items()})
+        return draw(*values)
+
+    monkeypatch.setattr(lab_page, "draw_section", draw_slowly)
+    older = redraw.fn(held)
+    assert {widget.elem_id: value for widget, value in older.items()} == {"lab-message": gr.skip()}
+    message, link, view = newer.values()
+    assert (message, link) == ("", "")
+    assert "Distance from the model" in view

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,7 +24,6 @@ from components.lab import (
     style,
     which_move,
 )
-from components.lab import page as lab_page
 from components.lab.base_rewards import base_rewards
 from components.lab.chain import SEED
 from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
@@ -402,38 +399,6 @@ async def test_every_editor_beta_and_the_presets_change_the_world(lab) -> None:
     other = preset("Sure of itself", "Likes short answers")
     move = pick(lab, "lab-reward", "Likes short answers")
     await changes(lab, facts, chain_facts(other, 0.5), move)
-
-
-@pytest.mark.more
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_reply_of_a_drawing_that_was_overtaken_is_not_shown(lab, monkeypatch) -> None:
-    """Gradio asks for two drawings at once if two controls move in one turn."""
-    await begin(lab, "Convergence")
-    # on a page whose controls have not yet moved, it asks one after the other
-    moved = chain_facts(world_of(rows_of("Mixed"), 1.5, *parts_of("Likes a, dislikes c")[1:]), 1.0)
-    await changes(lab, "lab-convergence-told", moved, fill(lab, {"part-0": 1.5}))
-    number, overtaken, draw = count(), threading.Event(), lab_page.draw_section
-
-    def draw_slowly(*values: Any) -> Any:
-        is_first, view = next(number) == 0, draw(*values)
-        if is_first:
-            overtaken.wait(PATIENCE)
-        return view
-
-    monkeypatch.setattr(lab_page, "draw_section", draw_slowly)
-    replies: list[Any] = []
-    lab.on("requestfinished", lambda request: replies.append(request))
-    parts = [2.0, 0.5, *parts_of("Likes a, dislikes c")[2:]]
-    expected = chain_facts(world_of(rows_of("Mixed"), *parts), 1.0)
-    facts = "lab-convergence-told"
-    await changes(lab, facts, expected, fill(lab, {"part-0": 2.0, "part-1": 0.5}))
-    first = len(replies)
-    async with lab.expect_event("requestfinished"):
-        overtaken.set()
-    await lab.evaluate("new Promise((drawn) => setTimeout(() => requestAnimationFrame(drawn)))")
-    assert len(replies) > first
-    text = await lab.inner_text(f"#{facts}")
-    assert all(word in text for word in expected)
 
 
 @pytest.mark.more

@@ -413,7 +413,6 @@ async def test_nothing_is_wider_than_its_screen(room):
             assert wide <= 0, f"{name}: {wide} px too wide"
 
 
-@pytest.mark.more
 async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, browser, tmp_path):
     lead = room.lead
     await scene(room, "Settings")
