@@ -188,11 +188,11 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
     sections = page.sections
 
     def redraw(held: Held) -> Held:
-        placed, drawings = sections[held[page.opened]], held[begun]
-        number = drawings[0] = drawings[0] + 1
+        placed, newest = sections[held[page.opened]], held[latest]
+        newest[0] = max(newest[0], held[number])
         world, own = ([held[c] for c in each] for each in (page.world, placed.controls))
         message, value = draw_section(placed.section, world, own)
-        if number < drawings[0]:  # a newer one has begun, whose reply may be there already
+        if held[number] < newest[0]:  # a newer one is asked for, whose reply may be there already
             return {page.message: gr.skip()}
         return {page.message: message, page.link: page.link_of(held), placed.view: value}
 
@@ -212,9 +212,13 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
         return moved if moved == gr.skip() else {**moved, due: 1}
 
     outputs = [page.message, page.link, *(placed.view for placed in sections.values())]
-    begun = gr.State([0])  # how many drawings of this visitor have begun
-    inputs = {*page.controls, begun}
+    latest = gr.State([0])  # the number of the newest drawing that this visitor has asked for
+    number = gr.Number(0, visible=False)  # made last, so that its value comes last
+    inputs = {*page.controls, latest, number}
     draw: dict[str, Any] = {"fn": redraw, "inputs": inputs, "outputs": outputs, **DIRECT}
+    draw["js"] = (
+        "(...held) => [...held.slice(0, -1), (window.labAsked = (window.labAsked ?? 0) + 1)]"
+    )
     due = gr.State(0)
 
     def then_draw(event: Any) -> Any:
