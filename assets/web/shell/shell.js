@@ -218,7 +218,7 @@ const queryOf = ({ text }, server) => server.link_of(text.slice(0, text.indexOf(
  */
 async function linkFile(api, server) {
   source = "file";
-  fromGallery = "";
+  fromGallery = outlived = "";
   ran.watch = {};
   unlinked = "";
   sayUnseen(api);
