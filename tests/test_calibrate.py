@@ -145,9 +145,7 @@ async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start)
         letters(),
         TableReward(),
         ["a", "b", "c", "d", "e", "f"],
-        start=Target(start),
-        steps=160,
-        seed=1,
+        Run(beta=start, steps=160, seed=1),
     )
     # about 500 changed proposals in 6 chains: the standard error of the rate is about 0.03
     assert exact_changed_acceptance(tuned.beta) == pytest.approx(0.5, abs=0.1)
@@ -193,8 +191,9 @@ async def test_at_their_own_beta_the_acceptance_is_the_mean_of_the_kernels():
 
 
 async def test_one_prompt_can_be_tuned_and_the_same_seed_gives_the_same_beta():
-    first = await tune_beta(letters(), TableReward(), "x", steps=100, seed=4)
-    assert first == await tune_beta(letters(), TableReward(), ["x"], steps=100, seed=4)
+    run = Run(steps=100, seed=4)
+    first = await tune_beta(letters(), TableReward(), ["x"], run)
+    assert first == await tune_beta(letters(), TableReward(), ["x"], run)
     proposals, _ = await propose(letters(), TableReward(), ["x"], Run(beta=1.0, steps=100, seed=4))
     assert len(proposals.changed) == 75
 
@@ -240,6 +239,7 @@ def test_the_beta_of_two_proposals_by_hand():
     ],
 )
 async def test_settings_out_of_range_are_refused(change, message):
-    options = {"prompts": "x"} | change
+    options = {"prompts": ["x"], "steps": 8} | change
+    run = Run(steps=options.pop("steps"))
     with pytest.raises(InvalidSetting, match=message):
-        await tune_beta(letters(), TableReward(), options.pop("prompts"), **options)
+        await tune_beta(letters(), TableReward(), run=run, **options)

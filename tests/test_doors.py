@@ -270,17 +270,17 @@ def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, cap
 def test_tune_draws_with_the_defaults_that_it_prints(capsys, monkeypatch):
     calls = []
 
-    async def tune(lm, rm, prompts, **how):
-        calls.append((lm.sampling, how))
+    async def tune(lm, rm, prompts, run, **_):
+        calls.append((lm.sampling, run))
         raise InvalidSetting("enough")
 
     monkeypatch.setattr(tune_command, "tune_beta", tune)
     assert main(["tune", "--problems", "1"]) == 2
     assert "enough" in capsys.readouterr().err
-    ((sampling, how),) = calls
+    ((sampling, run),) = calls
     assert sampling.max_new_tokens == printed("tune", "max-new-tokens", capsys)
-    assert how["steps"] == printed("tune", "steps", capsys)
-    assert how["seed"] == printed("tune", "seed", capsys)
+    assert run.steps == printed("tune", "steps", capsys)
+    assert run.seed == printed("tune", "seed", capsys)
 
 
 @pytest.mark.parametrize("method", ["qalign", "majority-vote"])

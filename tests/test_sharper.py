@@ -395,10 +395,12 @@ async def test_tuning_knows_the_factor_and_says_where_beta_decides_nothing():
     kept = [s for s in steps if s.t > 100 and s.changed]
     exact = np.mean([math.exp(s.log_alpha) for s in kept])
     assert proposals.acceptance(1.0) == pytest.approx(exact, abs=1e-12)
-    tuned = await tune_beta(LM, RM, ["x", "y"], start=Target(1.0, 1.2), acceptance=0.4, steps=64)
+    tuned = await tune_beta(
+        LM, RM, ["x", "y"], Run(sharpness=1.2, steps=64, seed=0), acceptance=0.4
+    )
     assert tuned.acceptance == pytest.approx(0.4, abs=0.02)
     with pytest.raises(InvalidSetting, match="beta decides nothing"):
-        await tune_beta(LM, NOTHING, "x", start=Target(1.0, 2.0), steps=16)
+        await tune_beta(LM, NOTHING, ["x"], Run(sharpness=2.0, steps=16))
 
 
 @dataclass(frozen=True)
@@ -420,20 +422,14 @@ KNOWN = [Known("x", LIKELIEST), Known("y", "no such text")]
 
 @pytest.mark.parametrize("rm", [RM, NOTHING], ids=REWARDS)
 async def test_each_sharpness_is_tried_at_its_own_beta_by_the_vote_of_further_chains(rm):
-    tried = await tune_sharpness(LM, rm, KNOWN, [1.5, 1, 1.5], acceptance=0.4, steps=48, seed=3)
+    run = Run(steps=48, seed=3)
+    tried = await tune_sharpness(LM, rm, KNOWN, [1.5, 1, 1.5], run, acceptance=0.4)
     assert [each.sharpness for each in tried] == [1.0, 1.5]
     for each in tried:
         beta = 1.0
         if rm is RM:
-            assert each.tuned == await tune_beta(
-                LM,
-                RM,
-                ["x", "y"],
-                acceptance=0.4,
-                start=Target(1.0, each.sharpness),
-                steps=48,
-                seed=3,
-            )
+            at_sharpness = run.with_changes(sharpness=each.sharpness)
+            assert each.tuned == await tune_beta(LM, RM, ["x", "y"], at_sharpness, acceptance=0.4)
             beta = each.tuned.beta
         else:
             assert each.tuned is None
@@ -447,8 +443,8 @@ async def test_each_sharpness_is_tried_at_its_own_beta_by_the_vote_of_further_ch
 
 async def test_a_sharpness_at_which_no_beta_accepts_enough_is_told_and_the_others_are_tried():
     with pytest.raises(InvalidSetting, match=r"no beta accepts 0.5 of .* at sharpness 12"):
-        await tune_beta(LM, RM, ["x", "y"], start=Target(1.0, 12.0), steps=48)
-    plain, sharp = await tune_sharpness(LM, RM, KNOWN, [1, 12], steps=48)
+        await tune_beta(LM, RM, ["x", "y"], Run(sharpness=12.0, steps=48, seed=0))
+    plain, sharp = await tune_sharpness(LM, RM, KNOWN, [1, 12], Run(steps=48, seed=0))
     assert plain.tuned is not None
     assert plain.right is not None
     assert sharp.right is None
@@ -457,9 +453,9 @@ async def test_a_sharpness_at_which_no_beta_accepts_enough_is_told_and_the_other
 
 async def test_a_sharpness_is_not_tried_without_right_answers_or_below_one():
     with pytest.raises(InvalidSetting, match="needs problems with right answers"):
-        await tune_sharpness(LM, RM, [Known("x", None)], [1, 2])
+        await tune_sharpness(LM, RM, [Known("x", None)], [1, 2], Run())
     with pytest.raises(InvalidSetting, match="sharpness must be"):
-        await tune_sharpness(LM, RM, KNOWN, [0.5])
+        await tune_sharpness(LM, RM, KNOWN, [0.5], Run())
 
 
 def test_the_command_tells_of_each_sharpness_and_which_is_best(capsys):

@@ -10,9 +10,11 @@ from components.session.runs import Feed, Runs, Status
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import Run
 from qalign_core.types import Response
-from qalign_study.measure.tuning import ROUNDS, STEPS, Tuned, tune_beta
+from qalign_study.measure.tuning import ROUNDS, Tuned, tune_beta
 
 FINDING = "Finding"
+STEPS = 64
+"""Proposals per round."""
 
 
 @with_gpu
@@ -53,15 +55,8 @@ async def _tune(feed: Feed, lm: LanguageModel, rm: RewardModel, run: Run) -> Tun
     counted: Any = SimpleNamespace(
         id=lm.id, max_new_tokens=lm.max_new_tokens, encode=lm.encode, extend=extend
     )
-    return await tune_beta(
-        counted,
-        rm,
-        run.prompt,
-        start=run.target,
-        move=run.move,
-        seed=run.seed,
-        notify=begin_round,
-    )
+    run = run.with_changes(steps=STEPS)
+    return await tune_beta(counted, rm, [run.prompt], run, notify=begin_round)
 
 
 def round_beta(beta: float) -> float:

@@ -8,7 +8,6 @@ Examples:
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from qalign_core.record.runner import make_header
 from qalign_core.run import Run
@@ -65,7 +64,7 @@ async def command(options: argparse.Namespace) -> None:
     """Find the beta of each sharpness, and compare them if there are several."""
     each, *others = [shared.settings_of(options, sharpness=k) for k in options.sharpnesses]
     check_tuning(options.target, each.steps)
-    start = Target(options.start, each.sharpness)
+    run = each.with_changes(beta=Target(options.start).beta)
     if options.prompt is not None:
         problems = [Problem("prompt", options.prompt, each.reference, each.extractor)]
     else:
@@ -74,16 +73,14 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     check_prompts(models[0], problems)
     print(f"tuning on {len(problems)} prompts, {each.steps} proposals each", file=sys.stderr)
-    how: Any = {"acceptance": options.target, "start": start}
-    how |= {"steps": each.steps, "seed": each.seed, "move": each.move}
     meter = make_header(*models, each).meter
     if others:
         sharpnesses = [each.sharpness for each in (each, *others)]
-        tried = await tune_sharpness(*models, problems, sharpnesses, **how)
+        tried = await tune_sharpness(*models, problems, sharpnesses, run, acceptance=options.target)
         spent = _print_tried(tried)
     else:
-        prompts = [each.prompt for each in problems]
-        tuned = await tune_beta(*models, prompts, **how)
+        prompts = [problem.prompt for problem in problems]
+        tuned = await tune_beta(*models, prompts, run, acceptance=options.target)
         spent = tuned.cost
         _print_beta(tuned)
     print(f"cost {meter.price(spent):.3g} {meter.unit}, not counting prompts")

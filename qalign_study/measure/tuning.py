@@ -6,9 +6,8 @@
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,10 +112,8 @@ class NoBeta(InvalidSetting):
         self.cost = cost
 
 
-START = Target(1.0)
-"""Where tuning starts."""
-STEPS, ROUNDS = 64, 6
-"""Proposals per prompt and round, and the most rounds."""
+ROUNDS = 6
+"""The most rounds of a tuning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +148,16 @@ def check_tuning(acceptance: float, steps: int) -> None:
 async def tune_beta(
     lm: LanguageModel,
     rm: RewardModel,
-    prompts: str | Sequence[str],
+    prompts: Sequence[str],
+    run: Run,
     *,
     acceptance: float = 0.5,
-    start: Target = START,
-    move: str = SUFFIX,
-    steps: int = STEPS,
     rounds: int = ROUNDS,
-    seed: int = 0,
-    n_bootstrap: int = 1000,
     notify: Callable[[Sequence[float]], None] = lambda tried: None,
 ) -> Tuned:
     """Find the beta at which a share `acceptance` of changed proposals is accepted.
 
-    A chain a prompt makes `steps` proposals at `start`. They tell the acceptance at other betas
+    A chain a prompt makes proposals at the run's beta. They tell the acceptance at other betas
     (see `Proposals`), hence the best beta, or the furthest one that they can speak of, at which
     the next round runs; and so on until the beta of a round lies within its own band. The first
     quarter of each chain is left out.
@@ -173,13 +166,10 @@ async def tune_beta(
         lm: language model, as sampled.
         rm: reward model.
         prompts: one, or several of a problem set (not those to be evaluated on).
+        run: the first beta, the sharpness and the move, which are held, the proposals a prompt and
+            round, >= 8, and the address of the randomness.
         acceptance: rate wanted, in (0, 1).
-        start: the first target; its sharpness is held.
-        move: how proposals are made (`qalign_core.move_spec`).
-        steps: proposals a prompt and round, >= 8.
         rounds: at most so many.
-        seed: address of the randomness.
-        n_bootstrap: resamples for the band.
         notify: called as a round begins, with the betas of all rounds so far.
 
     Raises:
@@ -188,19 +178,17 @@ async def tune_beta(
         NoBeta: where the reward hardly counts fewer are accepted.
         InvalidPrompt, ModelContractError, InvalidReward: from the models.
     """
-    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
-    check_tuning(acceptance, steps)
+    check_tuning(acceptance, run.steps)
     if not prompts:
         raise InvalidSetting("tuning needs at least one prompt, got none")
     check_count("rounds", rounds, 1)
-    run = Run(beta=start.beta, sharpness=start.sharpness, move=move, steps=steps, seed=seed)
-    tried, cost = list[float](), Cost()
+    tried, cost, seed = list[float](), Cost(), run.seed
     while True:
         tried.append(run.beta)
         notify(tried)
         proposals, spent = await propose(lm, rm, prompts, run)
         cost = cost + spent
-        estimate = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
+        estimate = beta_for(proposals, acceptance, seed=seed)
         is_last = len(tried) == rounds
         if estimate.reached and (is_last or estimate.low <= run.beta <= estimate.high):
             break
@@ -465,13 +453,9 @@ async def tune_sharpness(
     rm: RewardModel,
     problems: Sequence[Problem],
     sharpnesses: Sequence[float],
+    run: Run,
     *,
     acceptance: float = 0.5,
-    start: Target = START,
-    move: str = SUFFIX,
-    steps: int = STEPS,
-    rounds: int = ROUNDS,
-    seed: int = 0,
 ) -> tuple[Tried, ...]:
     """Find out how often the vote of a chain's states is right at each sharpness, at its own beta.
 
@@ -485,10 +469,9 @@ async def tune_sharpness(
         lm: language model, as sampled.
         rm: reward model.
         problems: of a set, with right answers (not those to be evaluated on).
-        sharpnesses: to be tried, each with the beta of `start` first.
-        acceptance, move, rounds: of `tune_beta`.
-        steps: proposals a problem and round, and of the chains that vote.
-        seed: address of the randomness.
+        sharpnesses: to be tried, each with the run's beta first.
+        run: as for `tune_beta`; its steps are also those of the chains that vote.
+        acceptance: of `tune_beta`.
 
     Returns:
         What came of each sharpness, from the smallest on.
@@ -504,30 +487,24 @@ async def tune_sharpness(
             "tuning the sharpness needs problems with right answers, and one has none; "
             "give a different set, or only one sharpness"
         )
-    check_count("steps", steps, 8)
-    how: Any = {"acceptance": acceptance, "move": move, "steps": steps, "rounds": rounds}
-    tune = partial(tune_beta, lm, rm, [problem.prompt for problem in problems], seed=seed, **how)
-    shared = Run(rm=rm.id, beta=start.beta, move=move, steps=steps, burn_in=steps // 4,
-                 seed=seed + rounds, extractor=problems[0].extractor)  # fmt: skip
-    runs = [shared.with_changes(sharpness=float(each)) for each in sorted(set(sharpnesses))]
-    return tuple([await _try_sharpness(lm, rm, problems, run, tune) for run in runs])
+    check_tuning(acceptance, run.steps)
+    run = run.with_changes(rm=rm.id, extractor=problems[0].extractor, burn_in=run.steps // 4)
+    runs = [run.with_changes(sharpness=float(each)) for each in sorted(set(sharpnesses))]
+    return tuple([await _try_sharpness(lm, rm, problems, each, acceptance) for each in runs])
 
 
 async def _try_sharpness(
-    lm: LanguageModel,
-    rm: RewardModel,
-    problems: Sequence[Problem],
-    run: Run,
-    tune: Callable[..., Awaitable[Tuned]],
+    lm: LanguageModel, rm: RewardModel, problems: Sequence[Problem], run: Run, acceptance: float
 ) -> Tried:
     """Tune the beta of a run from where it starts, and let chains vote at that beta."""
     tuned, cost = None, Cost()
     if run.has_reward:
+        prompts = [problem.prompt for problem in problems]
         try:
-            tuned = await tune(start=run.target)
+            tuned = await tune_beta(lm, rm, prompts, run, acceptance=acceptance)
         except NoBeta as failed:
             return Tried(run.sharpness, None, None, failed.cost)
         run, cost = run.with_changes(beta=tuned.beta), tuned.cost
-    draws, spent = await walk(lm, rm, problems, run)
+    draws, spent = await walk(lm, rm, problems, run.with_changes(seed=run.seed + ROUNDS))
     (right,) = curves(draws, budget="samples", ns=[run.steps + 1])
     return Tried(run.sharpness, tuned, right, cost + spent)
