@@ -112,7 +112,7 @@ def build_app(
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
         panel = build_panel(material.lessons, first=opened is None)
-        with gr.Tabs():
+        with gr.Tabs(overflow_behavior="wrap"):
             with _page("Watch"):
                 trace = None if is_folder else opened
                 watched = build_watch_page(runs, demo, trace, folders, material.sets)
