@@ -169,6 +169,7 @@ def test_what_is_carried_unseen_is_in_one_place() -> None:
     ]
 
 
+@pytest.mark.more
 def test_the_picture_of_the_architecture_is_that_of_the_imports(tmp_path: Path) -> None:
     picture = PICTURE.read_text(encoding="utf-8")
     assert picture == drawing(), "draw it again: python -m benchmarks.architecture"

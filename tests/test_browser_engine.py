@@ -111,6 +111,7 @@ async def test_the_log_probability_of_a_proposal_is_pythons(blank):
     assert log_probs != pytest.approx(parts, abs=1e-3)
 
 
+@pytest.mark.more
 async def test_a_worker_that_does_not_start_is_one_sentence(blank):
     page = await blank()
     reply = await draw(page, begun(), script="no-such-script.js")
@@ -134,6 +135,7 @@ ENDS = """() => {
 }"""
 
 
+@pytest.mark.more
 async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_stays(blank):
     page = await blank()
     await page.clock.install()

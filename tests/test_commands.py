@@ -249,6 +249,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", BARS)
 def test_a_progress_bar_is_drawn_on_a_terminal_and_not_into_a_pipe(
     name, tmp_path, capsys, monkeypatch

@@ -489,6 +489,7 @@ async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in
     assert page.errors == []
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(
     compare: Any, tmp_path: Path

@@ -6,10 +6,9 @@ import pytest
 from browser import API, standalone
 from traces import toy_trace
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("tab", ["hand", "tokens"])
 async def test_the_recorded_run_moves_before_any_click_and_work_on_a_text_pauses_it(
     visit, toy_app, tab
@@ -49,7 +48,6 @@ TITLES = """(page) => [...document.querySelectorAll(`#${page} .q-pick .wrap-inne
 })"""
 
 
-@pytest.mark.more
 async def test_a_phones_menus_show_the_title_of_what_is_chosen_in_several_lines(watch):
     page = watch
     await page.set_viewport_size({"width": 390, "height": 844})
@@ -71,7 +69,6 @@ async def test_a_phones_menus_show_the_title_of_what_is_chosen_in_several_lines(
             assert rest == [[True, "normal"]] * 2
 
 
-@pytest.mark.more
 async def test_the_buttons_above_the_stage_are_one_row_on_a_phone(watch):
     tops = "[...document.querySelectorAll('#watch-bar > button')].filter((x) => x.offsetHeight)"
     for width in (390, 320):
@@ -87,7 +84,6 @@ LOOK = """(button) => {
 }"""
 
 
-@pytest.mark.more
 async def test_the_main_buttons_of_all_pages_look_alike_and_so_do_the_others(watch, visit, toy_app):
     page, room = watch, await visit(f"{toy_app}room", ready=".room-send")
     await page.click("#tab-learn-button")

@@ -7,7 +7,7 @@ import pytest
 from components.watch.gallery import WATCH
 from qalign_core.assets import ASSETS
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 BEYOND = (ASSETS / "runs" / "beyond.jsonl").read_text(encoding="utf-8")

@@ -12,6 +12,8 @@ from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.registry import entries, is_foreign
 from qalign_study.sets.problem_sets import load_problems
 
+pytestmark = pytest.mark.more
+
 SETS = ("in_distribution", "shifted", "long", "writing")
 FOREIGN = {
     "prose": "It was a bright cold day in April, and the clocks were striking thirteen.",

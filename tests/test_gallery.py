@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from browser import API, ROOT
-from cases import cases_of
 from recorded import check_same_run
 
 from benchmarks import first_run
@@ -169,7 +168,10 @@ def check_both_ends(name: str, folder: Path) -> None:
 
 
 @pytest.mark.recorded
-@pytest.mark.parametrize("name", cases_of({n: n for n in EMBEDDED if n != WHOLE}, ("repair",)))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.more] * (n != "repair")) for n in EMBEDDED if n != WHOLE],
+)
 def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
     """The first has both moves, and answers and a reward of another kind than the whole one."""
     check_both_ends(name, tmp_path)
@@ -200,6 +202,7 @@ async def titled(page, entry):
     )
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize(
     "names",

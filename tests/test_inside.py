@@ -280,6 +280,7 @@ def embedded_app():
 WITH_MARKUP = "<img src=x onerror=window.hit=1>{{7*7}}"
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embedded_app):
     page = await visit(embedded_app)

@@ -17,6 +17,8 @@ from qalign_study.sets.inventory import N_THINGS, generate_inventory
 from qalign_study.sets.problem_sets import load_problems
 from qalign_study.sets.seeded import N_PROBLEMS, held_out
 
+pytestmark = pytest.mark.more
+
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 MISTAKEN = tuple(product((False, True), repeat=2))
 

@@ -422,6 +422,7 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     await changes(lab, words_id, [unequal, balance.format_flow(back.total)], move)
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_mistake_shows_its_distance(lab) -> None:
     await begin(lab, "Break it")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from browser import API, find_violations, hear
-from cases import RICHEST, cases_of
 
 from components.results.sheet import show
 from qalign_study.lessons.facts import Share, value_of
@@ -132,9 +131,8 @@ async def pass_by(page, stops) -> None:
         await page.click(".learn-next")  # once the server has judged it
 
 
-# the first pass and one step, which another test walks on a phone, lead to Watch alone
 @pytest.mark.more
-@pytest.mark.parametrize("lesson", cases_of(LESSONS, set(RICHEST) - {"one-step"}))
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
 async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(revisit, toy_app, lesson):
     # first, so that no wait in the page includes the seconds that results take to be summed up
     places = [at for stop in lesson.stops for at in (stop.at, stop.ask and stop.ask.then)]
@@ -244,6 +242,7 @@ async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
     assert await page.query_selector(".learn-panel") is None
 
 
+@pytest.mark.more
 async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_accessible(
     revisit, toy_app
 ):

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from browser import API
-from cases import cases_of
 
 from qalign_core.record.format import parse_trace
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 JOIN = "**/gradio_api/queue/join*"
 PARTS = {
@@ -54,9 +53,7 @@ async def held(visitors: Any) -> AsyncIterator[Callable[[str], None]]:
     await visitors.unroute(JOIN, hold)
 
 
-# Compare has all kinds of parts; the test below opens Watch
-@pytest.mark.more
-@pytest.mark.parametrize("name", cases_of({name: name for name in PARTS}, ("compare",)))
+@pytest.mark.parametrize("name", PARTS)
 async def test_until_a_links_settings_are_in_place_its_page_takes_no_input(
     visit, toy_app, held, name
 ):
@@ -86,7 +83,6 @@ async def test_a_run_asked_for_before_that_has_the_links_settings_and_later_inpu
     await page.wait_for_function(f"{API}.trace.end && {API}.trace.header.seed === 12")
 
 
-@pytest.mark.more
 async def test_a_server_that_does_not_answer_leaves_a_page_that_can_be_used(visit, toy_app, held):
     query, parts = PARTS["watch"]
     page = await visit(f"{toy_app}{query}")
@@ -96,7 +92,6 @@ async def test_a_server_that_does_not_answer_leaves_a_page_that_can_be_used(visi
     page.errors.clear()  # the browser's own notices of the request
 
 
-@pytest.mark.more
 async def test_an_address_without_settings_holds_nothing_and_leads_to_its_step_on_a_first_visit(
     visit, toy_app, held
 ):

@@ -18,7 +18,7 @@ from qalign_core.record.format import parse_trace
 from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
 
 STILL = "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
 FORGET = "window.copied = ''; navigator.clipboard.writeText = async (t) => { window.copied = t; };"
@@ -74,7 +74,6 @@ async def open_file(page, tmp_path: Path, text: str) -> None:
 
 
 # both pages have the same form; Watch's is in a drawer
-@pytest.mark.more
 @pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_whatever_changes_the_problem_clears_the_known_answer(watch, name):
     page, tab = watch, "" if name == "watch" else f"tab={name}&"
@@ -124,7 +123,6 @@ async def test_another_chain_is_shown_whole(opened):
     assert all(len({one[k] for one in paths}) == 3 for k in range(len(paths[0])))
 
 
-@pytest.mark.more
 async def test_the_link_of_an_opened_trace_draws_its_run_again_or_says_why_not(watch, tmp_path):
     page = watch
     await open_file(page, tmp_path, toy_trace(6, seed=3, beta=0.5))
@@ -168,7 +166,6 @@ UNCUT = """() => {
 """What is wrong with the ring around what has the focus, if anything."""
 
 
-@pytest.mark.more
 async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_is_whole(
     visit, toy_app
 ):
@@ -196,7 +193,6 @@ async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_i
         await page.keyboard.press("Tab")
 
 
-@pytest.mark.more
 async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
     # in a window in which Gradio would hide tabs that have no room
     page = await visit(f"{toy_app}?tab=learn", width=320)
@@ -280,13 +276,7 @@ async def test_a_run_that_is_stopped_before_its_first_step_does_not_say_that_ste
     assert await page.inner_text("#watch .q-status") == text
 
 
-@pytest.mark.parametrize(
-    "pressed",
-    [
-        "before the first step",
-        *(pytest.param(p, marks=pytest.mark.more) for p in ("after Stop", "in mid-run")),
-    ],
-)
+@pytest.mark.parametrize("pressed", ["before the first step", "after Stop", "in mid-run"])
 async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draws(watch, pressed):
     page = watch
     await page.evaluate(SET, {"steps": 1024, "seed": 4})
@@ -322,7 +312,6 @@ async def test_a_new_problem_ends_the_run_is_shown_and_is_what_the_next_run_draw
     await reads(page, "#watch .q-status", "Stopped. The steps drawn so far are kept.")
 
 
-@pytest.mark.more
 async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player_draws_when_seen(
     visit, toy_app
 ):
@@ -346,7 +335,6 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone_and_its_player
     await shows(page, f"{API}.position.t >= 1")
 
 
-@pytest.mark.more
 async def test_the_second_reward_list_leaves_out_the_first_and_escape_closes_innermost_first(
     watch,
 ):

@@ -128,6 +128,7 @@ def test_frames_have_answers_and_texts_and_results_a_short_name(folders):
             assert read == second["answer"].fillna("").tolist()
 
 
+@pytest.mark.more
 def test_the_comparison_in_the_documents_runs(monkeypatch, capsys):
     root = Path(__file__).parent.parent
     page = (root / "docs" / "measuring.md").read_text(encoding="utf-8")

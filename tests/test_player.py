@@ -160,6 +160,7 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(step_p
         assert f"= min(1, {' × '.join(f'{x:#.3g}' for x in factors)}) = " in chance
 
 
+@pytest.mark.more
 async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(opened):
     trace = toy_trace()
     page = await opened(trace)
@@ -196,6 +197,7 @@ async def test_a_text_is_struck_through_only_once_it_has_lost(opened):
                 assert lost == (["line-through", "none"] if accepted else ["none", "line-through"])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 async def test_the_cut_of_a_long_text_is_in_view(opened, size):
     page = await opened(long_trace(400), width=size[0], height=size[1])
@@ -343,6 +345,7 @@ async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(
         assert not await page.evaluate("api.position.playing")
 
 
+@pytest.mark.more
 async def test_a_player_in_a_hidden_part_is_drawn_to_size_when_it_is_shown(visit):
     text = standalone(toy_trace(), options=STILL).replace('id="here"', 'id="here" hidden')
     page = await visit(text)
@@ -384,6 +387,7 @@ async def test_the_verdict_is_not_in_the_page_before_its_phase(opened):
             )
 
 
+@pytest.mark.more
 async def test_playing_goes_through_the_phases_in_order(visit):
     page = await open_player(visit, moving=True)
     await page.evaluate(
@@ -426,6 +430,7 @@ async def test_back_and_keys_work_only_with_the_focus(visit):
     assert not await page.evaluate("api.position.playing")
 
 
+@pytest.mark.more
 async def test_the_menu_and_its_keys_go_to_steps_that_teach(opened):
     trace = toy_trace(64)
     steps = parse_trace(trace).steps[1:]
@@ -450,6 +455,7 @@ async def test_the_menu_and_its_keys_go_to_steps_that_teach(opened):
     await page.wait_for_selector(".qp-menu", state="hidden")
 
 
+@pytest.mark.more
 async def test_a_jump_that_has_nowhere_to_go_says_so(visit):
     page = await open_player(visit, long_trace(80), moving=True)  # each text is better, and taken
     await page.click("text=Jump to")
@@ -469,6 +475,7 @@ async def test_a_rejected_step_counts_the_old_text_again(step_pages):
         assert page["bead"].endswith(f"×{stay}")
 
 
+@pytest.mark.more
 async def test_reduced_motion_shows_a_finished_step_and_waits(visit):
     page = await open_player(visit, options="")
     await at(page, 1)
@@ -511,6 +518,7 @@ async def test_cause_moves_into_effect_unless_it_is_fast_or_unwanted(visit, spee
     await page.wait_for_selector(".qp-flyer", state="detached")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("dark", [False, True])
 async def test_the_page_fits_360_pixels_light_and_dark(visit, dark):
     page = await visit(
@@ -530,6 +538,7 @@ async def test_the_page_fits_360_pixels_light_and_dark(visit, dark):
     assert (sum(map(int, ink[4:-1].split(","))) > 384) == dark
 
 
+@pytest.mark.more
 async def test_steps_are_spoken_when_paused_and_silent_when_playing(opened):
     page = await opened(toy_trace())
     await page.evaluate("api.seek(3)")
@@ -631,6 +640,7 @@ async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_alo
     assert kept == [False, False]
 
 
+@pytest.mark.more
 async def test_two_chains_can_be_chosen(opened):
     page = await opened(toy_trace(12, chains=2))
     line = "document.querySelector('.qp-state-line').getAttribute('d')"

@@ -26,6 +26,8 @@ from qalign_study.sets.generated import (
     split_of,
 )
 
+pytestmark = pytest.mark.more
+
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 KINDS = get_args(ProblemKind)
 

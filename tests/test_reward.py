@@ -87,6 +87,7 @@ async def choose(page, scope, label, option):
     await page.get_by_role("option", name=option).click()
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="session")
 async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     page = await visit(f"{toy_app}?steps=8")

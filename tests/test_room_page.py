@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from browser import PATIENCE, find_violations, hear
-from cases import cases_of
+from test_exhibit import RICHEST
 from toys import ANSWER, PROMPT
 
 from components.learn.exhibit import build_exhibit
@@ -222,6 +222,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     await lead.wait_for_selector(f"text=The right answer is {ANSWER}")
 
 
+@pytest.mark.more
 async def test_each_line_has_its_number_and_a_press_on_it_shows_its_text(room):
     lead, phones = room.lead, room.phones
     names = await lead.locator("svg.room-class .room-name").all_text_contents()
@@ -357,6 +358,7 @@ async def test_who_reloads_has_the_same_place_and_chain(room):
     await room.lead.wait_for_selector(f".room-question h2:text-is('{LESSON.stops[0].title}')")
 
 
+@pytest.mark.more
 async def test_a_second_tab_takes_over_and_gives_back_when_it_closes(room, browser):
     page = room.phones[0]
     tab = await page.context.new_page()
@@ -372,6 +374,7 @@ async def test_a_second_tab_takes_over_and_gives_back_when_it_closes(room, brows
     assert not await page.is_visible("text=Your place is open in another tab")
 
 
+@pytest.mark.more
 async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_back(room):
     lead, (page, silent) = room.lead, room.phones
     await scene(room, "Question")
@@ -405,6 +408,7 @@ async def test_axe_finds_nothing_in_any_scene(room, dark):
         assert await find_violations(room.lead) == []
 
 
+@pytest.mark.more
 async def test_nothing_is_wider_than_its_screen(room):
     for name in ("Join", "Question", "The class", "Settings"):
         await scene(room, name)
@@ -635,11 +639,12 @@ async def seen_of(stop: Any, **how: Any) -> list[str]:
     return [*texts, *rows, *(name for name, _ in exhibit["bars"])]
 
 
-# "worth" has no kind of figure that these have not
-@pytest.mark.parametrize("lesson", cases_of(load_lessons(), {"one-step"}))
-async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
-    browser, toy_app, monkeypatch, lesson
+@pytest.mark.more
+@pytest.mark.parametrize("name", RICHEST)
+async def test_every_kind_of_stop_is_seen_and_answered_by_a_member(
+    browser, toy_app, monkeypatch, name
 ):
+    lesson = load_lessons()[name]
     errors: list[str] = []
     monkeypatch.setattr(Bucket, "take", lambda *_: None)  # one address opens a room per lesson
     # first, so that no wait in the page includes the seconds that results take to be summed up

@@ -181,6 +181,7 @@ async def test_hostile_texts_are_texts_in_what_is_saved(page, tmp_path):
     assert await page.evaluate("window.hit") is None
 
 
+@pytest.mark.more
 async def test_a_gif_of_10_steps_is_small_and_each_of_its_pictures_another(page, tmp_path):
     await open_menu(page, RECORDED.read_text("utf-8"), 12)
     await page.get_by_label("First step").fill("1")

@@ -486,6 +486,7 @@ async def press_keys(page, menu):
     assert await page.input_value(f"#watch-{menu} input") != before
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("width", "height", "by_keyboard"),
     [
@@ -542,6 +543,7 @@ async def test_model_reward_and_beta_are_changed_and_run_from_the_first_screen(
     await page.click("#watch-stop")
 
 
+@pytest.mark.more
 async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(watch):
     page = watch
     await page.evaluate(SET, {"chains": 2, "steps": 64, "pool": 2, "seed": 5})
