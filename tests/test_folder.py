@@ -77,15 +77,16 @@ def test_a_client_killed_eight_times_writes_the_traces_of_one_that_was_not(whole
 
 
 def test_two_processes_share_a_folder_and_one_that_is_killed_is_replaced(whole, tmp_path):
-    with client(tmp_path) as first, client(tmp_path, halt=TOTAL) as second:
+    with client(tmp_path) as first:
         first.stdout.readline()  # it holds a problem, and now waits for a line
-        while (line := second.stdout.readline()) != "waiting\n":
-            assert line, "the second ended while the first held a problem"
-        assert count_draws(tmp_path) < TOTAL
-        first.kill()
-        lines = second.stdout.read().split()
-        assert second.wait() == 0
-        assert [int(n) for n in lines if n != "waiting"][-1] == TOTAL
+        with client(tmp_path, halt=TOTAL) as second:
+            while (line := second.stdout.readline()) != "waiting\n":
+                assert line, "the second ended while the first held a problem"
+            assert count_draws(tmp_path) < TOTAL
+            first.kill()
+            lines = second.stdout.read().split()
+            assert second.wait() == 0
+            assert [int(n) for n in lines if n != "waiting"][-1] == TOTAL
     assert contents(tmp_path) == contents(whole)
 
 
