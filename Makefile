@@ -37,8 +37,8 @@ test: $(VENV)/.dev
 	$(MAKE) --jobs=2 lint pytest ONLY='-m "not more"'
 	@echo "Left out: other cases, and details of the pages (make test-more)"
 
-# the other cases of each kind (lessons, runs, results, architectures), the details of the pages, what
-# documents show, and a second browser
+# the other cases of each kind (lessons, runs, results, architectures), the details of the pages, the
+# generated problem sets, what documents show, and a second browser
 test-more: $(VENV)/.dev
 	$(MAKE) pytest ONLY='-m more'
 
