@@ -12,3 +12,15 @@ export const SILENT = "The server did not answer; try again.";
 export const answering = (calls) => /** @type {Calls} */ (Object.fromEntries(
   Object.entries(calls).map(([name, call]) => [name, async (/** @type {unknown} */ request) =>
     await call(request).catch(() => null) ?? { error: SILENT }])));
+
+/**
+ * A reply as a value: an error, which is one sentence, is thrown.
+ * @template T
+ * @param {Promise<T | { error: string }>} call
+ * @returns {Promise<T>}
+ */
+export async function replyOf(call) {
+  const reply = /** @type {any} */ (await call);
+  if (reply.error) throw new Error(reply.error);
+  return reply;
+}

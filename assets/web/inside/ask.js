@@ -1,4 +1,5 @@
 /* Questions to the server about single texts (components/watch/inside.py). */
+import { replyOf } from "../rpc.js";
 
 /** @typedef {[text: string, logP: number]} Other */
 /** @typedef {[logP: number | null, others: Other[]]} TokenScore */
@@ -8,17 +9,6 @@ const KEPT = 400; // texts
 
 // a newer question of this page ends an older one, and nobody else's
 const who = [...window.crypto.getRandomValues(new Uint8Array(8))].join("-");
-
-/**
- * @template T
- * @param {Promise<T | { error: string }>} answer
- * @returns {Promise<T>} an error is one sentence
- */
-async function readReply(answer) {
-  const reply = /** @type {any} */ (await answer);
-  if (reply.error) throw new Error(reply.error);
-  return reply;
-}
 
 /**
  * What can be asked about the texts of a trace.
@@ -40,7 +30,7 @@ export function scoringClient(ask) {
      * @returns {Promise<TokenScore[][]>}
      */
     async scoreTokens(header, texts, top = 3) {
-      const reply = await readReply(ask.score({ who, header, texts, top }));
+      const reply = await replyOf(ask.score({ who, header, texts, top }));
       if (known.size > KEPT) known.clear();
       if (top) texts.forEach((ids, k) => known.set(key(header, ids), reply.texts[k]));
       return reply.texts;
@@ -50,7 +40,7 @@ export function scoringClient(ask) {
      *   seed: number }} request
      * @returns {Promise<Judged>}
      */
-    rewrite: (request) => readReply(ask.rewrite({ who, ...request })),
+    rewrite: (request) => replyOf(ask.rewrite({ who, ...request })),
   };
 }
 

@@ -1,7 +1,7 @@
 /* The panel of lessons, among them the first pass. Texts and questions come from the server
    (components/learn); the visitor's answers stay in this browser. */
 import { builder, drawIcon, put, show } from "../dom.js";
-import { answering } from "../rpc.js";
+import { answering, replyOf } from "../rpc.js";
 import { share } from "../shell/address.js";
 import { LESSON, STOP } from "../shell/links.js";
 import { fields } from "./ask.js";
@@ -149,18 +149,6 @@ const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
 function unloaded(part) {
   return `The ${part} did not load because the server did not answer; go to another stop and back `
     + "to try again.";
-}
-
-/**
- * A reply of the server, which rejects where there is none.
- * @template T
- * @param {Promise<T>} call
- * @returns {Promise<T>}
- */
-async function replyOf(call) {
-  const reply = await call;
-  if (/** @type {any} */ (reply).error) throw new Error("no reply");
-  return reply;
 }
 
 /** Report below the stop what did not come. @param {string} sentence */
