@@ -2,6 +2,7 @@
    own), moves along the ladder of budgets, and saves downloads. */
 import { put, show, swap } from "../dom.js";
 import { saveFile } from "../files.js";
+import { openPage } from "../page.js";
 import { card, h } from "./card.js";
 import { link } from "../shell/address.js";
 import { partsOf } from "../shell/links.js";
@@ -57,10 +58,8 @@ for (const [happens, where] of [["input", "#compare-prompt, #compare-reference"]
 const results = () => h("a", {
   href: ELSEWHERE,
   onclick(/** @type {Event} */ event) {
-    const tab = /** @type {HTMLElement | null} */ (document.querySelector("#tab-results-button"));
-    if (!tab) return;
     event.preventDefault();
-    tab.click();
+    openPage("results");
   },
 }, "See Results");
 

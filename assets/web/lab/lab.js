@@ -1,6 +1,7 @@
 /* The Theory lab: a section's words and figures, as the server wrote them. A figure's graph stays
    in the page and takes new data; plotly.js, which is large, is fetched with the first figure. */
 import { builder, put } from "../dom.js";
+import { openLab } from "../page.js";
 import { answering } from "../rpc.js";
 
 const { h } = builder("lab-");
@@ -111,39 +112,11 @@ function mount(element, props, watch, server) {
 const ANCHOR = "#lab-section-";
 
 /**
- * What matches a selector, as soon as it is there.
- * @param {string} selector
- * @returns {Promise<HTMLElement>}
- */
-function waitFor(selector) {
-  const now = /** @type {HTMLElement | null} */ (document.querySelector(selector));
-  if (now) return Promise.resolve(now);
-  return new Promise((done) => {
-    const observer = new MutationObserver(() => {
-      const node = /** @type {HTMLElement | null} */ (document.querySelector(selector));
-      if (!node) return;
-      observer.disconnect();
-      done(node);
-    });
-    observer.observe(document.documentElement, { childList: true, subtree: true });
-  });
-}
-
-/**
  * Open the section that a link names.
- * @param {string} anchor as in `href="#lab-section-worth"`
+ * @param {string} link as in `href="#lab-section-worth"`
  */
-async function open(anchor) {
-  (await waitFor("#tab-lab-button")).click();
-  const { anchors = "" } = (await waitFor("[data-anchors]")).dataset;
-  const place = anchors.split(" ").indexOf(anchor.slice(ANCHOR.length));
-  if (place < 0) return;
-  await waitFor("#lab-opened input");
-  const sections = [...document.querySelectorAll("#lab-opened input")];
-  const section = /** @type {HTMLElement} */ (sections[place]);
-  section.click();
-  section.focus();
-}
+const open = (link) =>
+  openLab((radios, anchors) => radios[anchors.indexOf(link.slice(ANCHOR.length))]);
 
 document.addEventListener("click", (event) => {
   const link = /** @type {Element} */ (event.target).closest?.(`a[href^="${ANCHOR}"]`);

@@ -1,12 +1,13 @@
 /* The panel of lessons, among them the first pass. Texts and questions come from the server
    (components/learn); the visitor's answers stay in this browser. */
 import { builder, drawIcon, put, show } from "../dom.js";
+import { player } from "../page.js";
 import { answering, replyOf } from "../rpc.js";
 import { share } from "../shell/address.js";
 import { LESSON, STOP } from "../shell/links.js";
 import { fields } from "./ask.js";
 import { isApart, isSeen, progress, remember, setSeen } from "./memory.js";
-import { goTo, light, player, still } from "./place.js";
+import { goTo, light, still } from "./place.js";
 import { saveSheet } from "./sheet.js";
 
 /** @typedef {import("./memory.js").Answer} Answer */

@@ -1,7 +1,7 @@
 /* Open the page of a stop, bring it to its state, and highlight one part of it. */
 import { builder, put } from "../dom.js";
+import { openPage, player } from "../page.js";
 
-/** @typedef {import("../player/player.js").Player} Player */
 /**
  * @typedef {object} Place
  * @property {string} page
@@ -20,12 +20,6 @@ const veils = builder("").h("style");
 const PACE = 150; // ms between looks for the part to highlight
 const LAST = 5; // the phase in which a step is over
 
-/** @returns {Player | undefined} */
-export function player() {
-  const node = /** @type {any} */ (document.querySelector("#watch-player .qp"));
-  return node?.qalign;
-}
-
 /** Whether motion is unwanted. */
 export const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -38,8 +32,7 @@ let watch = 0;
  * @returns {Promise<void> | undefined} settled when the Lab or Results has drawn them
  */
 export function goTo(place, lead) {
-  const tab = document.querySelector(`#tab-${place.page}-button`);
-  if (tab?.getAttribute("aria-selected") === "false") /** @type {HTMLElement} */ (tab).click();
+  openPage(place.page);
   const api = player();
   if (place.page === "watch" && api) {
     api.seek(place.step, place.chain);

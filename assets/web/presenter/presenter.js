@@ -7,7 +7,7 @@ import { builder, put } from "../dom.js";
 import { later } from "../later.js";
 import { QAlignLearn } from "../learn/learn.js";
 import { setApart } from "../learn/memory.js";
-import { player } from "../learn/place.js";
+import { openPage, player } from "../page.js";
 import { KEYS } from "../player/transport.js";
 import { share } from "../shell/address.js";
 import { PRESENT } from "../shell/links.js";
@@ -185,9 +185,7 @@ function enter() {
   playerObserver.observe(stage(), { attributeFilter: ["data-t", "data-phase"] });
   share(PRESENT, 1);
   setApart(true);
-  if (!QAlignLearn.now) {
-    /** @type {HTMLElement | null} */ (document.querySelector("#tab-watch-button"))?.click();
-  }
+  if (!QAlignLearn.now) openPage("watch");
   QAlignLearn.again();
   player()?.toggle(false);
   showStop();

@@ -1,4 +1,5 @@
 /* The address bar follows the open page: it has that page's state, and no other's. */
+import { isChosen } from "../page.js";
 import { PAGES, linkTo, pageOf, partsOf } from "./links.js";
 
 /** @typedef {import("./links.js").Page} Page */
@@ -15,9 +16,6 @@ let followed = false; // until then the link is what the server reads the pages'
 /** What the link said when it was opened: the page, if it named one, and Watch's state. */
 export const linkedPage = pageOf(query);
 export const opened = { ...parts.watch };
-
-/** @param {Page} name */
-const isChosen = (name) => document.getElementById(`tab-${name}-button`)?.ariaSelected === "true";
 
 /** The address of the open page as it is; the word that a tab was left may come late. */
 export const link = () => linkTo(window.location.href, PAGES.find(isChosen) ?? open, parts);

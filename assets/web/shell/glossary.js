@@ -1,6 +1,7 @@
 /* The glossary: a word's meaning beside the word, and all of them in one drawer. */
 import { IDEAS } from "../dictionary.js";
 import { builder, set } from "../dom.js";
+import { openLab } from "../page.js";
 import { look } from "./looks.js";
 
 /** @typedef {import("../dictionary.js").Idea} Idea */
@@ -9,7 +10,6 @@ const { h, button } = builder("q-");
 const HASH = "#glossary";
 const SOON = 250; // ms that the pointer rests on a word, or is away from it
 const MARGIN = 8; // px to the window's edges
-const FRAMES = 240; // that the Lab may take to be there
 
 /**
  * A link to the section of the Lab that shows an idea; it opens there, and nothing is loaded again.
@@ -21,18 +21,8 @@ function labLink({ lab, link }) {
     event.preventDefault();
     close();
     drawer.close();
-    openLab(lab);
+    openLab((radios) => radios.find(({ value }) => value === lab));
   } }, `See it in the Lab: ${lab}`);
-}
-
-/** @param {string} section */
-function openLab(section, frames = FRAMES) {
-  if (frames === FRAMES) /** @type {any} */ (document.querySelector("#tab-lab-button"))?.click();
-  const radios = /** @type {NodeListOf<HTMLInputElement>} */ (
-    document.querySelectorAll("#lab-opened input"));
-  const radio = [...radios].find(({ value }) => value === section);
-  if (radio) radio.click();
-  else if (frames) window.requestAnimationFrame(() => openLab(section, frames - 1));
 }
 
 /**

@@ -34,6 +34,7 @@ import { decideAlone, explainBestOfN } from "./rivals.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { answering } from "../rpc.js";
 import { put } from "../dom.js";
+import { openPage, player } from "../page.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
 /** @typedef {import("./links.js").Page} Page */
@@ -61,9 +62,6 @@ let source = "recorded";
 let unlinked = ""; // why the file that is shown has no link
 let outlived = ""; // what is said of a run from before the page was loaded again
 let fromGallery = ""; // the name of the recorded run that is shown, if it is one of the gallery's
-
-/** @returns {Player | undefined} */
-const player = () => /** @type {any} */ (document.querySelector("#watch-player .qp"))?.qalign;
 
 /** @param {string} text */
 const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
@@ -326,11 +324,6 @@ function forgetAnswers() {
     answer.value = "";
     answer.dispatchEvent(new Event("input", { bubbles: true }));
   });
-}
-
-/** @param {string} name */
-function openPage(name) {
-  /** @type {any} */ (document.querySelector(`#tab-${name}-button`))?.click();
 }
 
 holdLinked(partsOf(new URLSearchParams(window.location.search)));
