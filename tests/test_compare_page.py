@@ -161,7 +161,9 @@ def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> No
     comparison = recorded_comparison()
     extract = comparison.extract
     assert extract is not None
-    wrong = tuple(s for s in comparison.pool if not comparison.is_right(extract(s.response.text)))
+    wrong = tuple(
+        s for s in comparison.pool if not comparison.problem.is_right(extract(s.response.text))
+    )
     assert 0 < len(wrong) < len(comparison.pool)
     for pool, unseen in ((comparison.pool, False), (wrong, True)):
         these = changed(comparison, pool=pool)

@@ -167,7 +167,7 @@ def test_a_right_answer_may_be_any_of_a_list():
     assert not problem.solved_by("York")
     assert parse_problems([problem_line(problem)]) == [problem]
     header = TraceHeader(Run(prompt="p", reference=problem.answer, extractor="text"))
-    assert Comparison(parse_trace(header_line(header))).is_right("nyc")
+    assert Comparison(parse_trace(header_line(header))).problem.is_right("nyc")
     for interval in ("[-2, 7]", "[1]", '["', '["a", 1]'):
         assert references(interval) == (interval,), "no list of texts is one answer"
     for bad in ("[]", '[""]', "[[1]]", "[true]"):

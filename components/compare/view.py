@@ -179,7 +179,7 @@ def _out_of_reach(comparison: Comparison, results: Sequence[Outcome]) -> str:
     of = {outcome.method: outcome for outcome in results}
     pool = of[plain_vote.id]
     answers = [answer for answer, _ in pool.decision.shares]
-    if not of[chain_vote.id].correct or any(map(comparison.is_right, answers)):
+    if not of[chain_vote.id].correct or any(map(comparison.problem.is_right, answers)):
         return ""
     return (
         f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can "
@@ -342,7 +342,7 @@ def _votes(
             "name": answer,
             "share": share,
             "label": "",
-            "right": comparison.is_right(answer),
+            "right": comparison.problem.is_right(answer),
             "won": answer == decision.answer,
             "recycled": also.get(answer, 0.0) if waste else None,
             "recycled_label": percent(also.get(answer, 0.0)) if waste else None,

@@ -7,7 +7,6 @@ Examples:
 
 import argparse
 import json
-from dataclasses import replace
 
 from qalign_core.types import Step
 from qalign_study.commands import shared
@@ -46,15 +45,8 @@ async def command(options: argparse.Namespace) -> None:
         trace = await draw(
             models, run, options.out, lambda step: advance(bar, isinstance(step, Step))
         )
-    comparison, unit = Comparison(trace), trace.header.meter.unit
+    comparison, unit = Comparison(trace, problem.check), trace.header.meter.unit
     decided = outcomes(comparison, full_cut(comparison, options.match))
-    if problem.check is not None:  # the header has no check, so the outcomes are not graded yet
-        decided = tuple(
-            replace(o, correct=problem.is_right(o.decision.chosen.response.text))
-            if o.decision.chosen
-            else o
-            for o in decided
-        )
     if options.json:
         rows = [_to_dict(outcome, trace.header.run.reference, unit) for outcome in decided]
         print(json.dumps(rows, ensure_ascii=False, allow_nan=False))

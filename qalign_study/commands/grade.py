@@ -112,8 +112,8 @@ def grade(problem: Problem, text: str) -> GradedText:
         verdict = "right" if problem.is_right(text) else "wrong"
         return GradedText(problem.id, text, None, " or ".join(_wanted(problem)), verdict)
     answer = problem.grader.extract(text) if problem.grader else None
-    right = answer is not None and problem.is_right(answer)
-    verdict = "no answer" if answer is None else "right" if right else "wrong"
+    right = "right" if problem.is_right(answer) else "wrong"
+    verdict = "no answer" if answer is None else right
     return GradedText(problem.id, text, answer, problem.answer or "", verdict)
 
 

@@ -25,6 +25,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.types import Cost, ScoredResponse, Step
+from qalign_study.sets.problem_sets import Check, Problem
 
 Budget = Literal["flops", "samples"]
 
@@ -44,9 +45,11 @@ class Comparison:
     Attributes:
         trace: all that was drawn for one prompt; its header's `beta` is also that of the
             importance weights, `burn_in` the states of each chain that are dropped before deciding.
+        check: what a response to an open-ended prompt has to follow, which no header has.
     """
 
     trace: Trace
+    check: Check | None = None
 
     @property
     def header(self) -> TraceHeader:
@@ -99,11 +102,11 @@ class Comparison:
         """Steps 0..t of every chain, chain after chain."""
         return [step for chain in self.chains for step in chain[: t + 1]]
 
-    def is_right(self, answer: str | None) -> bool | None:
-        """Whether an answer is the right one; None where that is not known."""
-        if self.header.run.reference is None or self.header.run.extractor is None:
-            return None
-        return get_grader(self.header.run.extractor).is_right(answer, self.header.run.reference)
+    @property
+    def problem(self) -> Problem:
+        """The prompt with what is right, as a problem of a set has it."""
+        run = self.header.run
+        return Problem("prompt", run.prompt, run.reference, run.extractor, self.check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,10 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
         draws, price = (states, of_chain) if rule.draws == "chain" else (pool, of_pool)
         price = price if rule.reads_reward else of_votes
         decision = rule.decide(draws, extract, header.run.target)
-        right = None if extract is None else comparison.is_right(decision.answer)
+        answer = decision.answer
+        if extract is None and decision.chosen is not None:
+            answer = decision.chosen.response.text
+        right = comparison.problem.is_right(answer)
         ess = methods.effective_sample_size
         effective = ess(decision.weights) if rule.is_weighted else None
         outcomes.append(Outcome(rule, decision, right, *price, effective))

@@ -232,7 +232,7 @@ def draws_of(comparison: Comparison) -> Draws:
     """
     if not comparison.ready:
         raise InvalidSetting("nothing was drawn yet; draw a sample and a state of every chain")
-    record = record_of(comparison.trace, comparison.extract, comparison.is_right)
+    record = record_of(comparison.trace, comparison.extract, comparison.problem.is_right)
     return Draws(comparison.header, (record,), measure_of(comparison))
 
 

@@ -118,18 +118,12 @@ def frame_in(folder: str | Path, *, code: bool = False) -> "pd.DataFrame":
         problem, frame = problems[place], to_frame(trace)
         read = cache(problem.extract or str)
         answers = [read(text) for text in frame["text"]]
-        verdict = cache(lambda answer, of=problem: _verdict(of, answer))
+        is_right = cache(problem.is_right)
         frame.insert(0, "problem", problem.id)
         frame["answer"] = None if problem.extract is None else answers
-        frame["right"] = [verdict(answer) for answer in answers]
+        frame["right"] = [is_right(answer) for answer in answers]
         parts.append(frame)
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def _verdict(problem: Problem, answer: str | None) -> bool | None:
-    if not problem.is_graded:
-        return None
-    return answer is not None and bool(problem.is_right(answer))
 
 
 def unpack(path: str | Path) -> Results:

@@ -117,14 +117,15 @@ class Problem:
         """True if the problem states what is right."""
         return self.check is not None or not (self.answer is None or self.extractor is None)
 
-    def is_right(self, answer: str) -> bool | None:
+    def is_right(self, answer: str | None) -> bool | None:
         """Return whether an answer, or an open-ended response's text, is right; None if unknown.
 
-        A response that breaks its check is wrong, and the log names the problem.
+        No answer is wrong. A response that breaks its check is wrong, and the log names the
+        problem.
         """
         if self.check is not None:
             try:
-                return self.check.followed(answer)
+                return answer is not None and self.check.followed(answer)
             except QAlignError:  # nothing can be checked, whatever the response
                 raise
             except Exception as error:
@@ -136,8 +137,7 @@ class Problem:
 
     def solved_by(self, text: str) -> bool:
         """True if a response is right; one without an answer is not."""
-        answer = self.extract(text) if self.extract else text
-        return answer is not None and bool(self.is_right(answer))
+        return bool(self.is_right(self.extract(text) if self.extract else text))
 
 
 def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
