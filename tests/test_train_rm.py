@@ -237,19 +237,19 @@ def test_a_served_model_has_no_weights_to_start_from():
 
 
 async def test_a_folder_goes_on_with_the_settings_that_it_was_begun_with_and_no_others(tmp_path):
-    async def learn_with(**changes):
-        settings = {"base": "nowhere", "max_length": 64, **changes}
-        return await learn(PROBLEMS, tmp_path, Kinds(), Recipe(), **settings)
+    async def learn_with(recipe):
+        return await learn(PROBLEMS, tmp_path, Kinds(), recipe, base="nowhere")
 
-    for max_length in (64, 65):  # no training began, so another one may
+    first, other = Recipe(max_length=64), Recipe(max_length=65)
+    for recipe in (first, other):  # no training began, so another one may
         with pytest.raises(InvalidTask, match="0 of 0 problems"):
-            await learn_with(max_length=max_length)
-    begun = settings_of(PROBLEMS, Kinds(), Recipe(), base="nowhere", max_length=64, draws=0)
+            await learn_with(recipe)
+    begun = settings_of(PROBLEMS, Kinds(), first, base="nowhere", draws=0)
     (tmp_path / "asked.json").write_text(json.dumps(begun))
     with pytest.raises(InvalidSetting, match="a training with max_length = 64, not 65"):
-        await learn_with(max_length=65)
+        await learn_with(other)
     (tmp_path / "report.json").write_text('{"pairs": 3}')
-    assert await learn_with() == {"pairs": 3}
+    assert await learn_with(first) == {"pairs": 3}
 
 
 def test_what_cannot_be_trained_is_refused_before_it_is_drawn(tmp_path, capsys, monkeypatch):

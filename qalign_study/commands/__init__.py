@@ -36,7 +36,7 @@ COMMANDS = {
 }
 COUNTS = {
     **dict.fromkeys(("problems", "last", "at_once", "budget", "each", "response_tokens"), 1),
-    **{"states": 0, "samples": 2, "max_length": 2, "parameters": 1},
+    **{"states": 0, "samples": 2, "parameters": 1},
 }
 """Options that count something, and the least that each may be."""
 

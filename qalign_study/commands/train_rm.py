@@ -58,9 +58,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     pairs.add_argument("--each", type=int, default=1, help="pairs of each kind per problem (1)")
     for name, help_text in _PAIRS.items():
         pairs.add_argument(f"--{name}", action="store_true", help=help_text)
-    pairs.add_argument(
-        "--max-length", type=int, default=2048, help="tokens read per conversation (2048)"
-    )
     recipe = parser.add_argument_group("training", "Bradley-Terry, with TRL")
     recipe.add_argument("--base", help="model to start from; default: --lm")
     recipe.add_argument("--device", help="device of the training; default: a GPU if any")
@@ -107,10 +104,9 @@ async def command(options: argparse.Namespace) -> None:
     loaded = shared.load_set(options, options.problems)
     check_gradable(loaded.problems)
     kinds = Kinds(options.each, options.suffix_pairs, options.solutions, options.changed_numbers)
-    reading = {"base": base, "max_length": options.max_length}
     n_draws = len(loaded.problems) * (run.steps + 1 + run.pool)
     if not options.only_draw:  # not after hours of drawing
-        settings = settings_of(loaded.problems, kinds, recipe, **reading, draws=n_draws)
+        settings = settings_of(loaded.problems, kinds, recipe, base=base, draws=n_draws)
         check_unchanged(options.out, settings)
     models = shared.models_of(options, Grade(loaded.problems))
     bar = progress_bar("draw", n_draws)
@@ -123,7 +119,7 @@ async def command(options: argparse.Namespace) -> None:
         options.out,
         kinds,
         recipe,
-        **reading,
+        base=base,
         device=options.device,
         notify=lambda sentence: print(sentence, file=sys.stderr),
     )

@@ -59,7 +59,6 @@ def settings_of(
     recipe: Recipe,
     *,
     base: str,
-    max_length: int,
     draws: int,
 ) -> Mapping[str, Any]:
     """Return what decides the weights of a training, as its folder keeps it.
@@ -68,8 +67,7 @@ def settings_of(
         InvalidSetting: a setting is out of range.
     """
     check_count("--each", kinds.each, 1)
-    check_count("--max-length", max_length, 2)
-    kept = {"base": base, "max_length": max_length, "set": digest_of(problems), "draws": draws}
+    kept = {"base": base, "set": digest_of(problems), "draws": draws}
     return {**asdict(recipe.check()), **asdict(kinds), **kept}
 
 
@@ -98,7 +96,6 @@ async def learn(
     recipe: Recipe,
     *,
     base: str,
-    max_length: int,
     device: str | None = None,
     notify: Notify = lambda report_bytes: None,
 ) -> Mapping[str, Any]:
@@ -110,7 +107,6 @@ async def learn(
         kinds: which pairs are made.
         recipe: how the model is trained.
         base: the folder or hub id of the model that it starts from.
-        max_length: tokens of a conversation that are read; what is longer is cut at the end.
         device: of the training and of the measuring.
         notify: hears what happens.
 
@@ -121,7 +117,7 @@ async def learn(
 
     traces = dict(traces_of(out / SAMPLES, len(problems)))
     draws = sum(len(trace.pool) + len(trace.steps) for trace in traces.values())
-    settings = settings_of(problems, kinds, recipe, base=base, max_length=max_length, draws=draws)
+    settings = settings_of(problems, kinds, recipe, base=base, draws=draws)
     check_unchanged(out, settings)
     if (report_bytes := content_of(out / REPORT, InvalidSetting)) is not None:
         return _object(out / REPORT, report_bytes)
@@ -130,22 +126,22 @@ async def learn(
     learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
     pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
     render = load_text(base)[0].conversation
-    cut = encode_pairs(pairs, render, max_length)
+    cut = encode_pairs(pairs, render, recipe.max_length)
     notify(
         f"of {len(groups)} problems {len(learned)} give {len(cut.pairs)} pairs to learn from, and "
         f"{len(held)} are held out"
     )
     if cut.n_cut:
         notify(
-            f"{cut.n_cut} pairs were cut to {max_length:,} tokens, and {cut.n_equal} left out "
-            "that are equal then; raise --max-length to read them whole"
+            f"{cut.n_cut} pairs were cut to {recipe.max_length:,} tokens, and {cut.n_equal} left "
+            "out that are equal then; raise --max-length to read them whole"
         )
     # kept from here on: whatever was refused above may be asked again in another way
     write_whole(out / SETTINGS, json.dumps(settings, indent=1, sort_keys=True).encode())
     trained = train(base, cut.pairs, recipe, out, device=device, notify=notify)
     notify(f"{trained.steps} steps in {trained.seconds:,.0f} s; measuring")
     unload(str(out))  # what it was before
-    rm = load_reward_model(str(out), device=device, window=max_length)
+    rm = load_reward_model(str(out), device=device, window=recipe.max_length)
     report = {
         "problems": len(groups),
         "learned_from": len(learned),

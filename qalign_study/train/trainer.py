@@ -46,6 +46,7 @@ class Recipe:
     epochs: float = _setting(1.0, "passes over the pairs", max=1000, above=True)
     batch: int = _setting(16, "pairs per step", 1)
     pairs_at_once: int = _setting(4, "pairs in memory at once, at most", 1)
+    max_length: int = _setting(2048, "tokens read per conversation", 2)
     lora: int = _setting(16, "rank of LoRA; 0 trains the weights themselves")
     precision: str = _setting("float32", "bfloat16 or float32, for computing; weights are float32")
     validation: float = _setting(0.05, "share of problems held out", max=0.5, above=True)
