@@ -216,3 +216,10 @@ def test_what_the_server_writes_needs_no_style_that_comes_with_a_later_script():
         )
         written = {name for name in names if re.search(rf"(?<![\w-]){name}(?![\w-])", python)}
         assert written <= {"room-exhibit"}, script.name  # a room has that sheet from the start
+
+
+@pytest.mark.parametrize("path", sorted(WEB.rglob("*.css")), ids=lambda path: path.stem)
+def test_a_style_sheet_has_one_rule_a_line(path):
+    for line in path.read_text(encoding="utf-8").splitlines():
+        assert len(line) <= 120, line
+        assert not re.search(r"^\S.*\} [^}/@]+\{", line), f"two rules: {line}"
