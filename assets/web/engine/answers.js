@@ -580,7 +580,7 @@ function inWords(clause, alone = false) {
   const rest = words.slice(end);
   const isOne = end === start + 1 && words[start] === "one";
   if (alone && (isOne || words.some((_, k) => k >= end && begins(words, k)))) return UNKNOWN;
-  if (!value || (rest.length && (AFTER_WORDS.has(rest[0]) || counts(rest[0])))) return UNKNOWN;
+  if (AFTER_WORDS.has(rest[0]) || counts(rest[0])) return UNKNOWN;
   const isOf = rest[0] === "of"
     && rest.slice(1, 3).some((word) => counts(word) || /^\d+$/.test(word));
   const lead = words.slice(Math.max(0, start - 2), start);
@@ -603,10 +603,10 @@ function begins(words, place) {
 }
 
 /**
- * The number that a run of words is and the place behind it; null if they are in no such order.
+ * The number that a run of words is, and the place of the first word that does not continue it.
  * @param {string[]} words
  * @param {number} start
- * @returns {[Fraction | null, number]}
+ * @returns {[Fraction, number]}
  */
 function readRun(words, start) {
   let place = start;
@@ -623,18 +623,16 @@ function readRun(words, start) {
   while (counts(word())) {
     if (MULTIPLES.has(word()) || word() === "dozen") {
       const scale = SCALES[word()];
-      if (scale >= last) return [null, place];
+      if (scale >= last) break;
       total += (current ?? 1n) * scale;
       [current, last] = [null, scale];
     } else if (word() === "hundred") {
-      if (current !== null && !(current > 0n && current < 100n)) return [null, place];
+      if (current !== null && !(current > 0n && current < 100n)) break;
       current = (current ?? 1n) * 100n;
     } else {
       const value = BigInt(WORDS.get(word()) ?? 0);
-      const total = /** @type {bigint} */ (current ?? 0n);
-      const free = total % 100n === 0n ? 100n : total % 10n === 0n ? 10n : 1n;
-      if (value >= free || (free === 10n && total % 100n < 20n)) return [null, place];
-      current = total + value;
+      if (!leavesRoom(current ?? 0n, value)) break;
+      current = (current ?? 0n) + value;
     }
     place += 1;
     if (word() === "and" && WORDS.has(word(1)) && !PARTS.has(word(2))) {
@@ -645,7 +643,6 @@ function readRun(words, start) {
       let digits = "";
       while ((WORDS.get(word()) ?? 10) < 10) digits += WORDS.get(words[place++]);
       const below = 10n ** BigInt(digits.length);
-      if (!digits) return [null, place];
       return scaled([(total + (current ?? 0n)) * below + BigInt(digits), below]);
     }
   }
@@ -662,3 +659,11 @@ function readRun(words, start) {
   place += 3;
   return scaled([value * below + BigInt(above), below]);
 }
+
+/**
+ * Whether a number below 100 may follow what was read: "hundred five", "twenty five".
+ * @param {bigint} current
+ * @param {bigint} value
+ */
+const leavesRoom = (current, value) => current % 100n === 0n
+  || (current % 100n >= 20n && current % 10n === 0n && value < 10n);

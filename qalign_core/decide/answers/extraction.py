@@ -78,7 +78,7 @@ def extract_number(text: str) -> str | None:
         if boxed:
             answer = _boxed_number(statement, text)
         else:
-            clause = _first_clause(statement)
+            clause = _begin(statement)
             answer = stated_number(clause, text)
             if answer == UNKNOWN and _SYMBOLIC.search(clause):
                 answer = formula(clause.strip(" $*.")) or UNKNOWN
@@ -149,7 +149,7 @@ def extract_boxed(text: str) -> str | None:
     r"""Extract the last `\boxed{}`, else the last announced answer, else the last number."""
     announcements = list(_announcements(text))
     boxes = [statement for boxed, statement in announcements if boxed]
-    for content in boxes or [_first_clause(statement) for _, statement in announcements]:
+    for content in boxes or [_begin(statement) for _, statement in announcements]:
         if answer := canonical(content):
             return answer
     return None if announcements else last_number(tidy(text)) or None
@@ -174,7 +174,7 @@ def extract_amounts(text: str) -> str | None:
 def extract_text(text: str) -> str | None:
     """Bring a short free answer to one form, without case and outer punctuation."""
     for boxed, statement in _announcements(text):
-        if answer := words(statement if boxed else _first_sentence(statement)):
+        if answer := words(statement if boxed else _begin(statement, _SENTENCE_END)):
             return answer
     return words(text) or None
 
@@ -346,16 +346,9 @@ def _in_braces(text: str, start: int) -> str:
     return text[start:]  # the box was cut at the length limit
 
 
-def _first_clause(statement: str) -> str:
-    statement = statement.lstrip()
-    end = _CLAUSE_END.search(statement)
-    return statement[: end.start()] if end else statement
-
-
-def _first_sentence(statement: str) -> str:
-    statement = statement.lstrip()
-    end = _SENTENCE_END.search(statement)
-    return statement[: end.start()] if end else statement
+def _begin(statement: str, end: re.Pattern[str] = _CLAUSE_END) -> str:
+    """Return the beginning of a statement up to an end, by default its first clause."""
+    return end.split(statement.lstrip(), maxsplit=1)[0]
 
 
 _OPTION_WORD = re.compile(r"^\W*(?:option|choice|letter|opción|choix)\b", re.IGNORECASE)

@@ -11,7 +11,7 @@ sorted. The canonical form is LaTeX again, and is read to itself. SymPy is impor
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -143,7 +143,8 @@ def _clean(text: str) -> str:
 
 # -- structure ------------------------------------------------------------------------------------
 
-_OPENING, _CLOSING = ("(", "[", "{", "\\{", "\\langle"), (")", "]", "}", "\\}", "\\rangle")
+_OPENING = ("(", "[", "{", "\\{", "\\langle", "\\begin")
+_CLOSING = (")", "]", "}", "\\}", "\\rangle", "\\end")
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
 _RELATION = re.compile(r"\\(?:le|ge|ne)(?![A-Za-z])|[<>=]")
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -158,7 +159,7 @@ _MATRIX = re.compile(r"\s*\\begin\{(.?matrix|array)\}(?:\{[lcr|]*\})?(.*)\\end\{
 _CUP = re.compile(r"\\cup(?![A-Za-z])")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 _COMMA = re.compile(",")
-_NUMBER_SETS = {"\\emptyset": "", "\\varnothing": "", "\\{\\}": "", "\\mathbb{R}": "R"}
+_EMPTY_SET = Value("set", (), "\\emptyset")
 
 
 def _read(text: str, units: bool) -> Value:
@@ -166,8 +167,11 @@ def _read(text: str, units: bool) -> Value:
     text = _MEMBER.sub("", text).strip()
     if len(pieces := _split(text, _CUP)) > 1:
         return _gather("union", [_read(piece, units) for piece in pieces])
-    if (name := "".join(text.split())) in _NUMBER_SETS:
-        return _interval(None, None) if _NUMBER_SETS[name] else Value("set", (), "\\emptyset")
+    name = "".join(text.split())
+    if name == "\\mathbb{R}":
+        return _interval(None, None)
+    if name in ("\\emptyset", "\\varnothing", "\\{\\}"):
+        return _EMPTY_SET
     items = _split(_THOUSANDS.sub(lambda m: m[0].replace(",", ""), text), _COMMA)
     if len(items) > 1:
         return _set_of([value for item in items for value in _alternatives(item, units, True)])
@@ -197,18 +201,14 @@ def _read_item(text: str, units: bool, named: bool) -> Value:
         digits = base[1].lstrip("0") or "0"
         if digits[0].isdigit() or len(digits) > 1:
             return Value("base", (), f"{digits}_{{{base[2] or base[3]}}}")
-    for opening in ("(", "[", "\\{", "\\langle"):
-        if text.startswith(opening):
-            closing = next((c for c in (")", "]", "\\}", "\\rangle") if text.endswith(c)), "")
-            if closing and _closes(text):
-                inner = text[len(opening) : -len(closing)]
-                pieces = _split(inner, _COMMA)
-                if opening == "\\{":
-                    items = [v for piece in pieces for v in _alternatives(piece, units, True)]
-                    return _set_of(items)
-                if len(pieces) > 1:
-                    items = [_read_item(piece, units, False) for piece in pieces]
-                    return _tuple(opening, items, closing)
+    opening = next(filter(text.startswith, ("(", "[", "\\{", "\\langle")), "")
+    closing = next(filter(text.endswith, (")", "]", "\\}", "\\rangle")), "")
+    if opening and closing and _closes(text):
+        pieces = _split(text[len(opening) : -len(closing)], _COMMA)
+        if opening == "\\{":
+            return _set_of([v for piece in pieces for v in _alternatives(piece, units, True)])
+        if len(pieces) > 1:
+            return _tuple(opening, [_read_item(piece, units, False) for piece in pieces], closing)
     if units and (number := whole_number(text)):
         import sympy
 
@@ -251,9 +251,7 @@ def _set_of(items: Sequence[Value]) -> Value:
     unique = {value.text: value for value in items}
     if len(unique) == 1:
         return next(iter(unique.values()))
-    if len(unique) == 0:
-        return Value("set", (), "\\emptyset")
-    return _gather("set", list(unique.values()))
+    return _gather("set", list(unique.values())) if unique else _EMPTY_SET
 
 
 def _gather(kind: str, items: Sequence[Value]) -> Value:
@@ -269,17 +267,15 @@ def _gather(kind: str, items: Sequence[Value]) -> Value:
 
 def _top_level(text: str, separator: re.Pattern[str]) -> list[re.Match[str]]:
     """Find a separator outside all brackets."""
-    matches, depth, bars, at = [], 0, 0, 0
+    matches, depth, at = [], 0, 0
     while at < len(text):
-        if depth == 0 and bars == 0 and (match := separator.match(text, at)):
+        if depth == 0 and (match := separator.match(text, at)):
             matches.append(match)
             at = match.end()
             continue
         token = _TOKEN.match(text, at)
         assert token is not None
-        depth += (token[0] in _OPENING) - (token[0] in _CLOSING)
-        if token[0] in ("\\begin", "\\end"):
-            depth += 1 if token[0] == "\\begin" else -1
+        depth += _depth(token[0])
         at = token.end()
     return matches
 
@@ -296,10 +292,15 @@ def _closes(text: str) -> bool:
     """Whether the first bracket of a text is closed by its last."""
     depth = 0
     for token in _TOKEN.finditer(text):
-        depth += (token[0] in _OPENING) - (token[0] in _CLOSING)
+        depth += _depth(token[0])
         if depth == 0:
             return token.end() == len(text)
     return False
+
+
+def _depth(token: str) -> int:
+    """Return 1 if the token opens a bracket, -1 if it closes one, else 0."""
+    return (token in _OPENING) - (token in _CLOSING)
 
 
 # -- relations ------------------------------------------------------------------------------------
@@ -363,20 +364,16 @@ def _interval(lower: tuple[Any, str] | None, upper: tuple[Any, str] | None) -> V
 
 def _relation(value: Any, operator: str) -> Value:
     """An expression compared with zero, divided by what does not change the relation."""
+    import sympy
+
     value = value.primitive()[1]
     symbols = sorted(value.free_symbols, key=str)
-    if value.is_polynomial(*symbols) and (leading := _leading(value, symbols)).is_irrational:
+    if value.is_polynomial(*symbols) and (leading := sympy.LC(value, *symbols)).is_irrational:
         value = _reduce(value / (leading if operator in ("=", "\\ne") else abs(leading)))
     if operator in ("=", "\\ne") and value.could_extract_minus_sign():
         value = -value
     scalar = _scalar(value)
     return Value(operator, (scalar,), f"{scalar.text} {operator} 0")
-
-
-def _leading(value: Any, symbols: Sequence[Any]) -> Any:
-    import sympy
-
-    return sympy.LC(value, *symbols)
 
 
 # -- scalars --------------------------------------------------------------------------------------
@@ -482,11 +479,8 @@ def _solves(equation: Any, value: Value) -> bool:
 
 
 _DIGITS, _SAME_TO = 60, 50
-_POINTS: tuple[Callable[[int], Fraction], ...] = (
-    lambda i: Fraction(37 + 21 * i, 100),
-    lambda i: Fraction(143 + 58 * i, 100),
-    lambda i: Fraction(-271 + 97 * i, 100),
-)
+_POINTS = ((37, 21), (143, 58), (-271, 97))
+"""The value of the first letter, and the step to the next one, in hundredths."""
 
 
 def _agree(one: Any, other: Any) -> bool:
@@ -499,8 +493,8 @@ def _agree(one: Any, other: Any) -> bool:
     difference = _expand(one - other)
     if difference.is_Rational:
         return bool(difference == 0)
-    for point in _POINTS if symbols else _POINTS[:1]:
-        places = {symbol: sympy.Rational(point(i)) for i, symbol in enumerate(symbols)}
+    for first, step in _POINTS if symbols else _POINTS[:1]:
+        places = {s: sympy.Rational(first + step * i, 100) for i, s in enumerate(symbols)}
         left, right = (
             side.rewrite(sympy.gamma).evalf(_DIGITS, subs=places, maxn=150) for side in (one, other)
         )

@@ -9,7 +9,7 @@ a product of sums) is refused before it is evaluated. Everything unknown is refu
 """
 
 import re
-from math import comb
+from math import comb, prod
 from typing import Any
 
 
@@ -41,10 +41,7 @@ def count_terms(value: Any) -> int:
     if value.is_Add:
         return sum(map(count_terms, value.args))
     if value.is_Mul:
-        product = 1
-        for factor in value.args:
-            product *= count_terms(factor)
-        return product
+        return prod(map(count_terms, value.args))
     if value.is_Pow and value.exp.is_Integer:
         terms = count_terms(value.base)
         return comb(abs(int(value.exp)) + terms - 1, terms - 1)
@@ -108,8 +105,9 @@ class _Parser:
         self.in_function = 0
 
     def rest(self) -> str:
-        self.at += len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
-        return self.text[self.at :]
+        rest = self.text[self.at :].lstrip()
+        self.at = len(self.text) - len(rest)
+        return rest
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         self.rest()
@@ -129,6 +127,12 @@ class _Parser:
     def expect(self, text: str) -> None:
         if not self.take_text(text):
             raise UnreadableError(f"{text!r} is missing before {self.rest()!r}")
+
+    def up_to(self, closing: str) -> Any:
+        """Read the inside of a bracket that is open, and its end."""
+        value = self.sum()
+        self.expect(closing)
+        return value
 
     def sum(self) -> Any:
         self.depth += 1
@@ -197,9 +201,7 @@ class _Parser:
 
     def exponent(self) -> Any:
         if self.take_text("{"):
-            value = self.sum()
-            self.expect("}")
-            return value
+            return self.up_to("}")
         sign = -1 if self.take_text("-") else 1
         value = self.atom()
         return sign * (self.power(value, self.exponent()) if self.take(_POWER) else value)
@@ -210,15 +212,10 @@ class _Parser:
             raise UnreadableError("a value is missing at the end")
         if rest[0].isdigit() or (rest[0] == "." and rest[1:2].isdigit()):
             return self.number()
-        for opening, closing in (("(", ")"), ("[", "]"), ("{", "}")):
-            if self.take_text(opening):
-                value = self.sum()
-                self.expect(closing)
-                return value
+        if opening := self.take_text("(", "[", "{"):
+            return self.up_to({"(": ")", "[": "]", "{": "}"}[opening])
         if self.take_text("|"):
-            value = self.sum()
-            self.expect("|")
-            return self.sympy.Abs(value)
+            return self.sympy.Abs(self.up_to("|"))
         if command := self.take(_COMMAND):
             return self.command(command[1])
         if _WORD.match(rest):
@@ -285,15 +282,9 @@ class _Parser:
             return sympy.oo
         if _GREEK.fullmatch(name):
             return self.symbol(name)
-        for opening, closing, function in (
-            ("lfloor", "\\rfloor", sympy.floor),
-            ("lceil", "\\rceil", sympy.ceiling),
-            ("lvert", "\\rvert", sympy.Abs),
-        ):
-            if name == opening:
-                value = self.sum()
-                self.expect(closing)
-                return function(value)
+        in_bars = {"lfloor": sympy.floor, "lceil": sympy.ceiling, "lvert": sympy.Abs}
+        if name in in_bars:
+            return in_bars[name](self.up_to(f"\\r{name[1:]}"))
         if name == "operatorname":
             self.expect("{")
             word = self.take(_WORD)
@@ -305,9 +296,7 @@ class _Parser:
     def argument(self) -> Any:
         """What a command takes: a group, or else one digit, letter or command."""
         if self.take_text("{"):
-            value = self.sum()
-            self.expect("}")
-            return value
+            return self.up_to("}")
         if digit := self.take(re.compile(r"\d")):
             return self.sympy.Integer(int(digit[0]))
         if command := self.take(_COMMAND):
@@ -347,17 +336,16 @@ class _Parser:
     def root(self) -> Any:
         index: Any = self.sympy.Integer(2)
         if self.take_text("["):
-            index = self.sum()
-            self.expect("]")
+            index = self.up_to("]")
         rest = self.rest()
-        value = self.number() if rest[:1].isdigit() else None
-        if value is None:
+        if rest[:1].isdigit():
+            value = self.number()
+        else:
             value = self.atom() if rest.startswith("(") else self.argument()
         if not (index.is_Integer and 2 <= index <= 20):
             raise UnreadableError("the index of a root is a small number")
-        if value.is_negative and index % 2:
-            return -self.power(-value, self.sympy.Rational(1, index))
-        return self.power(value, self.sympy.Rational(1, index))
+        sign = -1 if value.is_negative and index % 2 else 1
+        return sign * self.power(sign * value, self.sympy.Rational(1, index))
 
     def over(self, above: Any, below: Any) -> Any:
         if below.is_number and below.evalf(15, maxn=60, chop=True) == 0:

@@ -14,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import takewhile
 
 from qalign_core.decide.answers.units import UNIT
 
@@ -386,6 +387,7 @@ _UP_TO_NINETEEN = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _WORDS = {word: i for i, word in enumerate(_UP_TO_NINETEEN.split())}
 _WORDS |= {word: 10 * i for i, word in enumerate(_TENS.split(), start=2)}
+_NUMERATORS = {"a": 1, "an": 1, **_WORDS}
 _PARTS = {"half": 2, "halves": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6}
 _PARTS |= {"seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100}
 _PARTS |= {f"{word}s": n for word, n in _PARTS.items() if word not in ("half", "halves")}
@@ -421,7 +423,7 @@ def _in_words(clause: str, *, alone: bool = False, whole: bool = False) -> str |
         return UNKNOWN
     if whole and (rest or not {"a", "an", "minus", "negative"}.issuperset(words[:start])):
         return None
-    if value is None or (rest and (rest[0] in _AFTER_WORDS or rest[0] in _COUNTS)):
+    if rest and rest[0] in _AFTER_WORDS | _COUNTS:
         return UNKNOWN
     if rest[:1] == ["of"] and any(word in _COUNTS or word.isdigit() for word in rest[1:3]):
         return UNKNOWN  # "half of eighteen"
@@ -443,36 +445,28 @@ _POINTING = {"the", "this", "that", "no", "any", "each", "which", "every", "corr
 
 
 class _Run:
-    """Read number words from a place in a list of words on."""
+    """Reads number words from a place in a list of words on; the place is then behind them."""
 
     def __init__(self, words: list[str], place: int) -> None:
         self.words, self.place = words, place
 
-    def read(self) -> Fraction | None:
-        """Read the number and go to the word behind it; None if the words are in no such order."""
+    def read(self) -> Fraction:
+        """Read the number, up to the first word that does not continue it."""
         total, current, last = Fraction(0), None, 10**15
         while (word := self._word()) in _COUNTS:
             if word in _MULTIPLES or word == "dozen":
-                scale = _SCALES[word]
-                if scale >= last:
-                    return None
-                total, current, last = (
-                    total + (1 if current is None else current) * scale,
-                    None,
-                    scale,
-                )
+                if _SCALES[word] >= last:
+                    break
+                last = _SCALES[word]
+                total, current = total + (1 if current is None else current) * last, None
             elif word == "hundred":
                 if current is not None and not 0 < current < 100:
-                    return None
+                    break
                 current = (1 if current is None else current) * 100
+            elif _leaves_room(current or 0, _WORDS[word]):
+                current = (current or 0) + _WORDS[word]
             else:
-                value = _WORDS[word]
-                free = (
-                    100 if current is None or current % 100 == 0 else 10 if current % 10 == 0 else 1
-                )
-                if value >= free or (free == 10 and (current or 0) % 100 < 20):
-                    return None
-                current = (current or 0) + value
+                break
             self.place += 1
             if self._word() == "and" and self._word(1) in _WORDS and self._word(2) not in _PARTS:
                 if not (last < 10**15 if current is None else current >= 100):
@@ -482,15 +476,15 @@ class _Run:
                 return self._decimals(total + (current or 0))
         return self._with_parts(total, current)
 
-    def _decimals(self, whole: Fraction) -> Fraction | None:
+    def _decimals(self, whole: Fraction) -> Fraction:
+        """Read what follows "point": "two point five million"."""
         self.place += 1
-        digits = ""
-        while self._word() in _WORDS and _WORDS[self._word()] < 10:
-            digits += str(_WORDS[self._word()])
-            self.place += 1
-        return self._scaled(whole + Fraction(int(digits), 10 ** len(digits))) if digits else None
+        behind = (_WORDS.get(word, 10) for word in self.words[self.place :])
+        digits = "".join(map(str, takewhile(lambda value: value < 10, behind)))
+        self.place += len(digits)
+        return self._scaled(whole + Fraction(int(digits or 0), 10 ** len(digits)))
 
-    def _with_parts(self, total: Fraction, current: int | None) -> Fraction | None:
+    def _with_parts(self, total: Fraction, current: int | None) -> Fraction:
         """Read what follows of "three quarters", "two and a half million"."""
         value = total + (current or 0)
         begins = current is None and not total  # "half"
@@ -498,11 +492,8 @@ class _Run:
             part = Fraction(1, _PARTS[self._word()])
             self.place += 1
             return self._scaled(part if begins else value * part)
-        if self._word() == "and" and self._word(2) in _PARTS:
-            n = {"a": 1, "an": 1, **_WORDS}.get(self._word(1))
-            if n is None:
-                return value
-            value += Fraction(n, _PARTS[self._word(2)])
+        if self._word() == "and" and self._word(1) in _NUMERATORS and self._word(2) in _PARTS:
+            value += Fraction(_NUMERATORS[self._word(1)], _PARTS[self._word(2)])
             self.place += 3
             return self._scaled(value)
         return value
@@ -516,3 +507,8 @@ class _Run:
     def _word(self, ahead: int = 0) -> str:
         place = self.place + ahead
         return self.words[place] if place < len(self.words) else ""
+
+
+def _leaves_room(current: int, value: int) -> bool:
+    """True if a number below 100 may follow what was read: "hundred five", "twenty five"."""
+    return current % 100 == 0 or (current % 100 >= 20 and current % 10 == 0 and value < 10)
