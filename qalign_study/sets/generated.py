@@ -9,7 +9,7 @@ import hashlib
 import random
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Protocol, TypeVar
@@ -150,7 +150,7 @@ def generate_problem(
     while True:
         problem = draw_split(lambda: _draw_problem(rng, kind), split)
         # A corpus may contradict itself now and then; what people are shown may not.
-        if split == "train" or not _contradicts_itself(problem):
+        if split == "train" or not contradict(problem.events):
             return problem
 
 
@@ -251,9 +251,9 @@ def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
     return Problem(prompt, str(amount), kind, start, tuple(events), words)
 
 
-def _contradicts_itself(problem: Problem) -> bool:
+def contradict(events: Iterable[Event]) -> bool:
     """True if two sentences give two numbers for one thing ("Ben is 18 years old", then 6)."""
-    subjects = [event.subject for event in problem.events if event.kind == "distractor"]
+    subjects = [event.subject for event in events if event.kind == "distractor"]
     return len(subjects) > len(set(subjects))
 
 

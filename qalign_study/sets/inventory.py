@@ -15,6 +15,7 @@ from qalign_study.sets.generated import (
     Event,
     EventKind,
     Split,
+    contradict,
     draw_event,
     draw_split,
     draw_words,
@@ -102,9 +103,7 @@ def _draw_inventory(rng: random.Random, n_things: int) -> Inventory:
             parts.append(Part(things, part.start, events))
             who = words["He"] if sentences else words["name"]
             sentences += [f"{who} has {part.start} {things}.", *(event.text for event in events)]
-        distractors = [e.subject for part in parts for e in part.events if e.kind == "distractor"]
-        # Otherwise two sentences would give two numbers for one thing.
-        if len(distractors) == len(set(distractors)):
+        if not contradict(event for part in parts for event in part.events):
             question = f"How many of each does {words['name']} have now?"
             return Inventory(" ".join([*sentences, question]), tuple(parts), words)
 
