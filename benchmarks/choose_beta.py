@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
-from qalign_study.measure.diagnostics import Rate
+from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.results import results_in
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import load_problems
@@ -51,14 +51,11 @@ def main() -> None:
             records = results_in(folder).records
         right = [r.is_right(r.chain_answer[r.state_of]) for r in records]
         shares[beta] = sum(each.mean() for each in right) / len(right)
-        accepted = Rate(
-            sum(int((r.chain_accepted & r.chain_changed)[1:].sum()) for r in records),
-            sum(int(r.chain_changed[1:].sum()) for r in records),
-        )
+        accepted = acceptance_of(records).changed.value or 0
         n_right = sum(each.mean() > 0.5 for each in right)
         print(
             f"{beta:>5g}{100 * shares[beta]:>17.1f}{n_right:>9} of {len(right)}"
-            f"{100 * (accepted.value or 0):>21.1f}",
+            f"{100 * accepted:>21.1f}",
             flush=True,
         )
     print(f"the rule chooses β = {chosen(shares):g}")
