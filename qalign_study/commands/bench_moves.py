@@ -55,7 +55,7 @@ async def command(options: argparse.Namespace) -> None:
     Raises:
         InvalidSetting: a move is not certified; the table is followed by the reasons.
     """
-    run = Run.read({"prompt": "-", **shared.read_settings(options)})
+    run = shared.settings_of(options)
     failed = _certify(options.moves, run.max_new_tokens)
     if options.problems is not None:
         await _measure(options, run)
