@@ -185,7 +185,8 @@ class _Problem:
         self.chain_reward = record.chain_reward.astype(np.float64)[states].reshape(by_t)
         self.chain_answer = record.chain_answer.astype(np.int64)[states].reshape(by_t)
         chain_prices = prices(record.chain_cost, draws.header.meter).reshape(by_t)
-        self.chain_spent = self.prompt_price + np.cumsum(chain_prices.sum(axis=1))
+        chain_spent = self.prompt_price + np.cumsum(chain_prices.sum(axis=1))
+        self.chain_spent: list[float] = chain_spent.tolist()
         written = np.cumsum(generated(record.chain_cost).reshape(by_t), axis=0)
         self.chain_tokens, self.chain_waited = written.sum(axis=1), written.max(axis=1)
 
@@ -205,13 +206,8 @@ class _Problem:
         """How many states of each chain cost what n samples do on average, or are n."""
         length = n // self.record.n_chains
         if budget == "flops":
-            length = n_at_budget(self._chain_spent, self.price_of(n))
+            length = n_at_budget(self.chain_spent, self.price_of(n))
         return min(max(1, length), len(self.chain_spent))
-
-    @cached_property
-    def _chain_spent(self) -> list[float]:
-        """What was spent up to each t, for `n_at_budget`."""
-        return list(self.chain_spent.tolist())
 
     @property
     def table(self) -> DrawTable:

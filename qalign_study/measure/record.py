@@ -12,7 +12,6 @@ from qalign_core.decide.arrays import least_risk, vote
 from qalign_core.decide.methods import log_probs_of
 from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import RULES, Rule, Vote
-from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Header, Trace
 from qalign_core.run import Run
@@ -225,13 +224,7 @@ def record_of(
 
 
 def draws_of(comparison: Comparison) -> Draws:
-    """A comparison as numbers, as far as all its chains have come.
-
-    Raises:
-        InvalidSetting: nothing was drawn on one of the sides.
-    """
-    if not comparison.ready:
-        raise InvalidSetting("nothing was drawn yet; draw a sample and a state of every chain")
+    """A comparison as numbers, as far as all its chains have come."""
     record = record_of(comparison.trace, comparison.extract, comparison.problem.is_right)
     return Draws(comparison.header, (record,), measure_of(comparison))
 
