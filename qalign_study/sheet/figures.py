@@ -195,14 +195,11 @@ def mixtures(main: Group) -> Section | None:
     """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
     first = main.different[0]
     header = first.results.header
-    if (
-        not header.run.has_reward or header.run.target.is_sharp
-    ):  # that is no tilt of the rewards' law
+    # a sharper target is no tilt of the rewards' law
+    if not header.run.has_reward or header.run.target.is_sharp:
         return None
-    fitted, under = (
-        "mixture fitted to the rewards of samples",
-        f"under β = {number(header.run.beta)}",
-    )
+    fitted = "mixture fitted to the rewards of samples"
+    under = f"under β = {number(header.run.beta)}"
     panels: list[Figure] = []
     for record in sorted(first.results.records, key=lambda record: fold_of(record.id)):
         if len(panels) == PANELS:
@@ -275,10 +272,8 @@ def betas(points: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     most = f"log {header.run.pool}, the most that {header.run.pool} samples can show"
     limit = Line("any", [x[0], x[-1]], [math.log(header.run.pool)] * 2, name=most, markers=False)
     here = (header.run.beta, "β of this run")
-    share, nats = (
-        Axis("changes accepted", text=as_percent, zero=True),
-        Axis("nats", text=_plain, zero=True),
-    )
+    share = Axis("changes accepted", text=as_percent, zero=True)
+    nats = Axis("nats", text=_plain, zero=True)
     return (
         Figure("Right answers by β", lines, _BETA, _RIGHT, "Right answers", mark=here),
         Figure("Acceptance by β", [changes], _BETA, share, "Changes accepted", mark=here),
