@@ -10,12 +10,12 @@ from typing import Any
 
 import gradio as gr
 
-from components.compare.selection import Selection, matched_run
+from components.compare.selection import Selection
 from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
 from qalign_core.errors import QAlignError
 from qalign_core.run import Limits, Run
-from qalign_study.measure.comparisons import full_cut, outcomes
+from qalign_study.measure.comparisons import full_cut, matched_run, outcomes
 
 ENDPOINTS = ("run_chain", "compare")
 
@@ -67,7 +67,7 @@ def build_api(runs: Runs) -> None:
                 "method": outcome.method,
                 "answer": outcome.decision.answer,
                 "right": outcome.correct,
-                "text": outcome.decision.chosen.response.text if outcome.decision.chosen else "",
+                "text": outcome.decision.text or "",
                 "n": outcome.n,
                 "spent": outcome.spent,
                 "unit": comparison.header.meter.unit,

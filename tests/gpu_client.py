@@ -13,7 +13,7 @@ from dataclasses import asdict
 import gradio  # noqa: F401  spaces wants to be imported after it
 import spaces
 
-from components.compare.selection import Selection, matched_run
+from components.compare.selection import Selection
 from components.session import gpu
 from components.session.drawing import draw_run
 from components.session.offer import Offer
@@ -21,6 +21,7 @@ from components.session.runs import Runs
 from qalign_core import registry
 from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
+from qalign_study.measure.comparisons import matched_run
 
 
 async def main(folder: str) -> dict[str, object]:

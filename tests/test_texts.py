@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import PROMPT, ToyLM
 
-from components.compare.selection import matched_run
 from components.compare.view import view
 from components.session.drawing import draw_run
 from components.session.offer import Offer, needs_gpu
@@ -24,7 +23,7 @@ from qalign_core.rewards.kinds.texts import MOST_MOOD, WORST_GRADE
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
 from qalign_study.commands import main
-from qalign_study.measure.comparisons import Comparison
+from qalign_study.measure.comparisons import Comparison, matched_run
 
 NAMES = ("mood", "plain", "length:12", "contains:sun", "none")
 HOSTILE = (

@@ -16,7 +16,7 @@ from components.common.options import PRIVATE, on_link
 from components.common.status import next_problem, status_value, stop_run
 from components.compare.layout import Controls, Results, build_controls, build_results
 from components.compare.notes import curve_figure, curve_note, reward_note
-from components.compare.selection import Selection, link_of, matched_run, parse_budget
+from components.compare.selection import Selection, link_of, parse_budget
 from components.compare.view import ranking, view
 from components.session.drawing import draw_run
 from components.session.links import linked
@@ -27,7 +27,7 @@ from qalign_core.record.format import trace_lines
 from qalign_core.record.store import load_trace
 from qalign_core.run import Run
 from qalign_core.validation import from_json
-from qalign_study.measure.comparisons import Comparison, Cut
+from qalign_study.measure.comparisons import Comparison, Cut, matched_run
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.files import draws_csv
 

@@ -56,19 +56,6 @@ def parse_budget(value: object) -> Budget:
     return "samples" if value == "samples" else "flops"
 
 
-def matched_run(run: Run, budget: Budget, samples: int) -> Run:
-    """Return the run of a comparison: its pool has the chains' compute, or as many samples.
-
-    Args:
-        run: the settings of the chains.
-        budget: the quantity that is equal.
-        samples: the largest pool that the server allows.
-    """
-    if budget == "flops":
-        return run.with_changes(matched="pool", pool=samples)
-    return run.with_changes(pool=min(samples, run.chains * (run.steps + 1)))
-
-
 def link_of(run: Run, budget: Budget) -> str:
     """Return the query that draws this comparison again."""
     query = run.query()

@@ -44,6 +44,11 @@ class Decision:
     weights: tuple[float, ...] = ()
     scores: tuple[float, ...] = ()
 
+    @property
+    def text(self) -> str | None:
+        """The text of the chosen response, if there is one."""
+        return None if self.chosen is None else self.chosen.response.text
+
 
 def best_of_n(
     samples: Sequence[ScoredResponse], extract: AnswerExtractor | None = None

@@ -12,7 +12,7 @@ from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import advance, draw, progress_bar
 from qalign_study.export.command import COMMAND_DEFAULTS
-from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
+from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, matched_run, outcomes
 from qalign_study.sheet.text import format_columns
 
 
@@ -36,10 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Draw a chain and samples at equal cost and print what each method decides."""
     run, problem = shared.run_of(options)
-    if options.match == "flops":
-        run = run.with_changes(matched="pool")
-    else:  # as many samples as states
-        run = run.with_changes(pool=min(run.pool, run.chains * (run.steps + 1)))
+    run = matched_run(run, options.match, run.pool)
     models = shared.models_of(options)
     with progress_bar("step", run.chains * (run.steps + 1)) as bar:
         trace = await draw(
@@ -60,7 +57,7 @@ async def command(options: argparse.Namespace) -> None:
     print(format_columns(("method", "answer", "", "samples", "tokens", unit), table))
     if run.extractor is None:  # open-ended: a text is the answer
         for o in decided:
-            print(f"\n{o.method}: {o.decision.chosen.response.text if o.decision.chosen else '-'}")
+            print(f"\n{o.method}: {o.decision.text or '-'}")
 
 
 def _to_dict(outcome: Outcome, reference: object, unit: str) -> dict[str, object]:
@@ -69,7 +66,7 @@ def _to_dict(outcome: Outcome, reference: object, unit: str) -> dict[str, object
     return {
         **{"method": outcome.method, "answer": decision.answer, "right": outcome.correct},
         **{"reference": reference, "votes": dict(decision.shares)},
-        "text": decision.chosen.response.text if decision.chosen is not None else None,
+        "text": decision.text,
         **{"samples": outcome.n, "tokens": outcome.cost.generated},
         **{"spent": outcome.spent, "unit": unit},
     }

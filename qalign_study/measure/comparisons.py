@@ -24,6 +24,7 @@ from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.trace import Trace, TraceHeader
+from qalign_core.run import Run
 from qalign_core.types import Cost, ScoredResponse, Step
 from qalign_study.sets.problem_sets import Check, Problem
 
@@ -140,6 +141,19 @@ class Outcome:
         return self.rule.id
 
 
+def matched_run(run: Run, budget: Budget, samples: int) -> Run:
+    """Return the run of a comparison: its pool has the chains' compute, or as many samples.
+
+    Args:
+        run: the settings of the chains.
+        budget: the quantity that is equal.
+        samples: the largest pool.
+    """
+    if budget == "flops":
+        return run.with_changes(matched="pool", pool=samples)
+    return run.with_changes(pool=min(samples, run.chains * (run.steps + 1)))
+
+
 def full_cut(comparison: Comparison, budget: Budget = "flops") -> Cut:
     """The largest cut at which chains and pool are level.
 
@@ -201,10 +215,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
         draws, price = (states, of_chain) if rule.draws == "chain" else (pool, of_pool)
         price = price if rule.reads_reward else of_votes
         decision = rule.decide(draws, extract, header.run.target)
-        answer = decision.answer
-        if extract is None and decision.chosen is not None:
-            answer = decision.chosen.response.text
-        right = comparison.problem.is_right(answer)
+        right = comparison.problem.is_right(decision.answer if extract else decision.text)
         ess = methods.effective_sample_size
         effective = ess(decision.weights) if rule.is_weighted else None
         outcomes.append(Outcome(rule, decision, right, *price, effective))

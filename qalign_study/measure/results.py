@@ -217,7 +217,7 @@ def answer_of(problem: Problem, trace: Trace) -> Answer:
         id=problem.id,
         answer=decision.answer,
         share=decision.shares[0][1] if decision.answer is not None else 0.0,
-        text=decision.chosen.response.text if decision.chosen else "",
+        text=decision.text or "",
         reference=problem.answer,
         n_states=len(states),
         accepted=acceptance(trace.steps).changed.value,
