@@ -37,7 +37,7 @@ from qalign_core.types import Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.convergence import second_eigenvalue, steps_within
 from qalign_study.exact.enumerable import EnumerableLM
-from qalign_study.exact.law import EXACT, exact_chain, flow, target_distribution, total_variation
+from qalign_study.exact.law import EXACT, exact_chain, target_distribution, total_variation
 from qalign_study.exact.mistakes import SHARP_MISTAKES
 from qalign_study.exact.world import RewardSpec, make_world, preset
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
@@ -113,8 +113,7 @@ def test_a_sharper_target_is_reached_and_is_sharper():
 def test_the_flows_of_a_pair_balance_index_by_index():
     chain = exact_chain(LM, correlated_reward, Target(1.0, 4.0))
     for old, new in itertools.combinations(range(0, len(chain.states), 17), 2):
-        forth = flow(LM, chain, old, new, Target(1.0, 4.0))
-        back = flow(LM, chain, new, old, Target(1.0, 4.0))
+        forth, back = chain.flow(old, new), chain.flow(new, old)
         for index in range(4):
             assert forth.through(index) == pytest.approx(back.through(index), rel=1e-9, abs=1e-300)
 

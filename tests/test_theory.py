@@ -28,7 +28,7 @@ from qalign_study.exact.convergence import (
     steps_within,
     sweep,
 )
-from qalign_study.exact.law import EXACT, exact_chain, flow, total_variation
+from qalign_study.exact.law import EXACT, exact_chain, total_variation
 from qalign_study.exact.mistakes import MISTAKES, broken
 from qalign_study.exact.world import (
     LANGUAGE_MODELS,
@@ -220,12 +220,12 @@ def test_the_noise_floor_is_what_perfect_draws_show() -> None:
 
 
 def test_both_flows_of_every_pair_are_equal_and_are_those_of_the_matrix() -> None:
-    chain, lm = WORLD.chain(1.0), WORLD.lm()
+    chain = WORLD.chain(1.0)
     rng = np.random.default_rng(0)
     for a, b in rng.integers(0, 121, size=(200, 2)):
         if a == b:
             continue
-        forth, back = (flow(lm, chain, *pair, Target(1.0)) for pair in ((a, b), (b, a)))
+        forth, back = (chain.flow(*pair) for pair in ((a, b), (b, a)))
         assert forth.total == pytest.approx(chain.target[a] * chain.matrix[a, b], rel=1e-12)
         assert forth.total == pytest.approx(back.total, rel=1e-12)
         for index in range(4):  # not only in sum: through each index
@@ -238,25 +238,23 @@ def test_both_flows_of_every_pair_are_equal_and_are_those_of_the_matrix() -> Non
 def test_the_flows_of_a_wrong_rule_are_those_of_its_matrix_and_some_pair_is_unequal(
     rule,
 ) -> None:
-    chain, lm = WORLD.chain(1.0, rule), WORLD.lm()
+    chain = WORLD.chain(1.0, rule)
     unequal = 0.0
     rng = np.random.default_rng(0)
     for a, b in rng.integers(0, len(chain.states), size=(150, 2)):
         if a == b:
             continue
-        forth, back = (flow(lm, chain, *pair, Target(1.0), rule) for pair in ((a, b), (b, a)))
+        forth, back = (chain.flow(*pair) for pair in ((a, b), (b, a)))
         assert forth.total == pytest.approx(chain.target[a] * chain.matrix[a, b], rel=1e-11)
         unequal = max(unequal, abs(forth.total - back.total))
     assert unequal > 1e-6
 
 
 def test_a_flow_needs_two_responses_and_a_rule_that_counts_every_step() -> None:
-    chain, lm = WORLD.chain(1.0), WORLD.lm()
     with pytest.raises(InvalidSetting, match="two different"):
-        flow(lm, chain, 3, 3, Target(1.0))
+        WORLD.chain(1.0).flow(3, 3)
     with pytest.raises(InvalidSetting, match="Rejected"):
-        dropped = MISTAKES["Rejected steps dropped"]
-        flow(lm, chain, 3, 4, Target(1.0), dropped)
+        WORLD.chain(1.0, MISTAKES["Rejected steps dropped"]).flow(3, 4)
 
 
 # --- break it ---

@@ -6,8 +6,7 @@ from gradio.components import Component
 from components.lab.section import Section, View
 from components.lab.style import LEGEND, Figure, Words, bar, cell_text, element, figure, table
 from qalign_core.errors import InvalidSetting
-from qalign_core.target import Target
-from qalign_study.exact.law import EXACT, Flow, Rule, flow
+from qalign_study.exact.law import EXACT, Flow, Rule
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
 from qalign_study.exact.world import LANGUAGE_MODELS, World, label, preset
 from qalign_study.sheet.words import number
@@ -35,9 +34,7 @@ def pair(world: World, beta: float, y: str, z: str, rule: Rule) -> tuple[Flow, F
                 f"{name!r} is not a response of this language model; choose one from the list"
             )
     a, b = number_of[y], number_of[z]
-    lm = world.lm()
-    target = Target(beta, world.sharpness)
-    return flow(lm, chain, a, b, target, rule), flow(lm, chain, b, a, target, rule)
+    return chain.flow(a, b), chain.flow(b, a)
 
 
 def residual(forth: Flow, back: Flow) -> float:

@@ -84,6 +84,9 @@ class ExactChain:
         matrix: T[a, b], probability of moving from a to b, shape [n, n]; rows sum to 1.
         acceptance: expected acceptance probability of a proposal made in each state, shape [n].
         unchanged: probability that a proposal made in each state equals it, shape [n].
+        lm: the language model.
+        aim: what the chain samples, in numbers: beta and sharpness.
+        rule: how it moves.
     """
 
     states: tuple[Response, ...]
@@ -93,6 +96,9 @@ class ExactChain:
     matrix: Array
     acceptance: Array
     unchanged: Array
+    lm: EnumerableLM
+    aim: Target
+    rule: Rule
 
     def after(self, t: int) -> Array:
         """Distribution after t steps from the base LM, d_0 T^t, shape [n]."""
@@ -119,6 +125,30 @@ class ExactChain:
         off = np.abs(flow - flow.T)
         a, b = np.unravel_index(int(off.argmax()), off.shape)
         return float(off[a, b]), int(a), int(b)
+
+    def flow(self, old: int, new: int) -> "Flow":
+        """The flow between two states, by their numbers.
+
+        Raises:
+            InvalidSetting: `old` equals `new` (a state's flow to itself always balances), or the
+                rule has no such factors: it counts only some of the steps, or makes another move.
+        """
+        if old == new:
+            raise InvalidSetting("choose two different responses; a response balances with itself")
+        lm, rule = self.lm, self.rule
+        if not rule.factors:
+            raise InvalidSetting(f"{rule.name}: its flows are not products of these factors")
+        y, z = self.states[old], self.states[new]
+        p_index = index_probabilities(rule.n_indices(y))
+        log_alpha = rule.log_alpha(
+            self.aim,
+            new=Scores(self.rewards[new], rule.log_prob(lm, z)),
+            old=Scores(self.rewards[old], rule.log_prob(lm, y)),
+            log_correction=length_ratio(new=rule.length(z), old=rule.length(y)),
+        )
+        p_suffix = tuple(_suffix(lm, y, z, index, rule) for index in range(len(p_index)))
+        base, target = float(self.base[old]), float(self.target[old])
+        return Flow(y, z, base, target, p_index, p_suffix, float(log_alpha))
 
 
 def total_variation(p: Array, q: Array) -> float:
@@ -183,8 +213,10 @@ def exact_chain(
         matrix[diagonal, diagonal] += 1.0 - matrix.sum(axis=1)
     base = np.zeros(n)
     base[: len(lm.support)] = lm.probabilities
-    aim = target_distribution(base, rewards, target)
-    return ExactChain(states, rewards, base, aim, matrix, acceptance, unchanged)
+    pi = target_distribution(base, rewards, target)
+    return ExactChain(
+        states, rewards, base, pi, matrix, acceptance, unchanged, lm=lm, aim=target, rule=rule
+    )
 
 
 @lru_cache(maxsize=32)
@@ -261,40 +293,6 @@ class Flow:
     def total(self) -> float:
         """The whole flow, pi(old) q(new | old) alpha(old -> new)."""
         return math.fsum(self.through(index) for index in range(len(self.p_index)))
-
-
-def flow(
-    lm: EnumerableLM,
-    chain: ExactChain,
-    old: int,
-    new: int,
-    target: Target,
-    rule: Rule = EXACT,
-) -> Flow:
-    """The flow between two states of a chain, by their numbers, under its rule.
-
-    Raises:
-        InvalidSetting: `old` equals `new` (a state's flow to itself always balances), or the rule
-            has no such factors: it counts only some of the steps, or makes another move.
-    """
-    if old == new:
-        raise InvalidSetting("choose two different responses; a response balances with itself")
-    if not rule.factors:
-        raise InvalidSetting(f"{rule.name}: its flows are not products of these factors")
-    y, z = chain.states[old], chain.states[new]
-    p_index = index_probabilities(rule.n_indices(y))
-    log_alpha = float(
-        rule.log_alpha(
-            target,
-            new=Scores(chain.rewards[new], rule.log_prob(lm, z)),
-            old=Scores(chain.rewards[old], rule.log_prob(lm, y)),
-            log_correction=length_ratio(new=rule.length(z), old=rule.length(y)),
-        )
-    )
-    p_suffix = tuple(_suffix(lm, y, z, index, rule) for index in range(len(p_index)))
-    return Flow(
-        y, z, float(chain.base[old]), float(chain.target[old]), p_index, p_suffix, log_alpha
-    )
 
 
 def _suffix(lm: EnumerableLM, old: Response, new: Response, index: int, rule: Rule) -> float:
