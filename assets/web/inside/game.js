@@ -1,5 +1,6 @@
 /* Reach a higher log pi than the chain did: what the chain reached, and the visitor's own best. */
 import { stateOf } from "../player/numbers.js";
+import { keepValue, readKept } from "../store.js";
 
 /** @typedef {import("../player/parse.js").Chain} Chain */
 /** @typedef {import("../player/parse.js").Header} Header */
@@ -47,14 +48,8 @@ export async function chainsBest(scorer, line, header, chain, most) {
 const nameOf = ({ prompt, lm, rm, beta, sharpness }) =>
   JSON.stringify([prompt, lm, rm, beta, sharpness]);
 
-/** @returns {Record<string, number>} */
-function read() {
-  try {
-    return JSON.parse(window.localStorage.getItem(KEY) ?? "{}") ?? {};
-  } catch {
-    return {}; // a browser that keeps nothing
-  }
-}
+/** @type {() => Record<string, number>} */
+const read = () => readKept(KEY, {});
 
 /**
  * The visitor's best on a problem, of all games in this browser.
@@ -73,9 +68,5 @@ export function keepBest(header, best) {
   if (best <= (bestBefore(header) ?? -Infinity)) return;
   const others = Object.entries(read()).filter(([name]) => name !== nameOf(header));
   const kept = [...others.slice(1 - KEPT), [nameOf(header), best]];
-  try {
-    window.localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(kept)));
-  } catch {
-    // then it lasts as long as the game
-  }
+  keepValue(KEY, Object.fromEntries(kept));
 }

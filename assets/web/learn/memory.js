@@ -1,5 +1,6 @@
 /* The visitor's progress in the lessons, stored in this browser only: where they are in each, what
    they answered, and that the first pass need not start by itself again. */
+import { keepValue, readKept } from "../store.js";
 
 /**
  * The prediction at a stop, and its outcome.
@@ -27,16 +28,10 @@ function withNewNames(value) {
   return value;
 }
 
-/** @returns {{ seen: boolean, lessons: Record<string, Progress> }} */
-function read() {
-  const none = { seen: false, lessons: {} };
-  try {
-    const text = window.localStorage.getItem(KEY) ?? "{}";
-    return { ...none, ...JSON.parse(text, (_, value) => withNewNames(value)) };
-  } catch {
-    return none; // The browser stores nothing, or something else: this is a first visit.
-  }
-}
+/** Without anything kept, this is a first visit. */
+const read = () => (
+  /** @type {{ seen: boolean, lessons: Record<string, Progress> }} */
+  ({ seen: false, lessons: {}, ...readKept(KEY, {}, (_, value) => withNewNames(value)) }));
 
 let kept = read();
 let apart = false;
@@ -54,12 +49,7 @@ export function setApart(on) {
 export const isApart = () => apart;
 
 function keep() {
-  if (apart) return;
-  try {
-    window.localStorage.setItem(KEY, JSON.stringify(kept));
-  } catch {
-    // Then the progress lasts as long as the page.
-  }
+  if (!apart) keepValue(KEY, kept);
 }
 
 /** Whether the first pass has been finished or refused. */

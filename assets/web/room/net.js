@@ -1,4 +1,5 @@
 /* The requests of a room's page. Their addresses are relative to the page's own. */
+import { keepValue, readKept } from "../store.js";
 
 /**
  * A place in a room, or its lead; `waiting` is an answer that could not be sent yet.
@@ -118,12 +119,8 @@ async function* events(body, onData) {
 
 /** @returns {Seat[]} the places that this browser has, the newest last */
 function readSeats() {
-  try {
-    const seats = JSON.parse(window.localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(seats) ? seats : [];
-  } catch {
-    return [];
-  }
+  const seats = readKept(KEY, /** @type {Seat[]} */ ([]));
+  return Array.isArray(seats) ? seats : [];
 }
 
 /** @param {string} code */
@@ -132,11 +129,7 @@ export const seatIn = (code) => readSeats().find((seat) => seat.code === code);
 /** @param {Seat} seat */
 export function keep(seat) {
   const others = readSeats().filter(({ code }) => code !== seat.code);
-  try {
-    window.localStorage.setItem(KEY, JSON.stringify([...others, seat].slice(-KEPT)));
-  } catch {
-    // The browser stores nothing, so the place lasts as long as the page.
-  }
+  keepValue(KEY, [...others, seat].slice(-KEPT));
 }
 
 /** @param {string} text a code as it was typed, or as a link has it */
