@@ -20,12 +20,14 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * Set attributes; an absent or false one is left out, `aria` is its label, `on…` listens.
+ * Set attributes; an absent or false one is left out, `aria` is its label, `on…` listens. A form is
+ * for the script that listens: the browser does not send it.
  * @param {Element} node
  * @param {Record<string, any>} attributes
  */
 export function set(node, attributes) {
   for (const [key, value] of Object.entries(attributes)) {
+    if (key === "onsubmit") node.addEventListener("submit", (event) => event.preventDefault());
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (value != null && value !== false) {
       node.setAttribute(key === "aria" ? "aria-label" : key, value === true ? "" : String(value));

@@ -53,8 +53,7 @@ function mount(element, { lesson, title, stops, most, run, files, worker }) {
     put(status, text);
     save.disabled = state !== "finished";
   };
-  const start = h("form.start", { onsubmit(/** @type {Event} */ event) {
-    event.preventDefault();
+  const start = h("form.start", { onsubmit() {
     name = clean(who.value);
     if (!name) {
       who.value = "";
@@ -106,7 +105,7 @@ function mount(element, { lesson, title, stops, most, run, files, worker }) {
     ...stops.map(({ title: heading, text, at, ask }, k) => h("section",
       h("h2", `${k + 1}. ${heading}`), h("p", text),
       ask && h("form", {
-        onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
+        onsubmit() {},
         oninput() {
           count();
           light("");

@@ -88,12 +88,10 @@ function mount(element, player, { run, problems, files, worker }) {
     say("idle", "");
     player().await(prompt.value);
   }
-  const form = h("form", { onsubmit(/** @type {Event} */ event) {
-    event.preventDefault();
-    draw();
-  } }, h("div.row", h("button.go", { type: "submit" }, "Run it live"),
-    button("", { onclick: stop }, "Stop"), button("", { onclick: pose }, "New problem"), status),
-  settings);
+  const form = h("form", { onsubmit: draw },
+    h("div.row", h("button.go", { type: "submit" }, "Run it live"),
+      button("", { onclick: stop }, "Stop"), button("", { onclick: pose }, "New problem"), status),
+    settings);
   element.replaceChildren(form);
   return { draw };
 }

@@ -101,13 +101,7 @@ const bar = h("progress", { max: 1, value: 0, aria: "Progress" });
 const title = h("h2", { tabindex: -1 });
 const text = h("p");
 const room = h("div.room", { "aria-hidden": "true" }); // all texts: the panel is always as tall
-const question = h("form", {
-  novalidate: true,
-  onsubmit: (/** @type {Event} */ event) => {
-    event.preventDefault();
-    check();
-  },
-});
+const question = h("form", { novalidate: true, onsubmit: () => check() });
 const status = h("p.status", { role: "status" });
 const fault = h("p.fault", { role: "alert" }); // in the panel, or above the page without one
 const back = button("back", { onclick: () => turn(k - 1) }, "Back");

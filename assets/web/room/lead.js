@@ -6,7 +6,7 @@ import { button, h } from "./drawing.js";
 import { joinScene } from "./join.js";
 import { saveClass } from "./keep.js";
 import { farewell } from "./member.js";
-import { BROKE, Refusal, ask, follow, formatCode } from "./net.js";
+import { BROKE, ask, follow, formatCode, reasonOf } from "./net.js";
 import { questionScene } from "./question.js";
 import { classScene } from "./sampler.js";
 import { settings } from "./settings.js";
@@ -137,7 +137,7 @@ export async function leadView(host, seat, offered) {
       say("");
       return answer;
     } catch (error) {
-      say(error instanceof Refusal ? error.message : BROKE);
+      say(reasonOf(error));
     }
   }
 

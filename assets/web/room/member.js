@@ -4,7 +4,7 @@ import { fields } from "../learn/ask.js";
 import { fixed, many, pair, visible } from "../player/words.js";
 import { button, drawVotes, h, s } from "./drawing.js";
 import { drawExhibit } from "../exhibit/exhibit.js";
-import { BROKE, Refusal, ask, follow, formatCode, keep } from "./net.js";
+import { BROKE, Refusal, ask, follow, formatCode, keep, reasonOf } from "./net.js";
 import { OwnChain } from "./own.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
@@ -169,15 +169,14 @@ function namePart({ code, token }) {
   const line = h("p.row", stored, change);
   let isOpen = false; // to change the name
   const form = h("form.card.name", {
-    onsubmit: async (/** @type {Event} */ event) => {
-      event.preventDefault();
+    onsubmit: async () => {
       try {
         await ask("name", { code, name: input.value }, token);
         put(status, "");
         isOpen = false;
         show(form, false);
       } catch (error) {
-        put(status, error instanceof Refusal ? error.message : BROKE);
+        put(status, reasonOf(error));
       }
     },
   }, h("label", { for: input.id }, "Your name"),
@@ -209,13 +208,7 @@ function stopPart(seat) {
   const status = h("p.status", { role: "status" });
   const press = h("button.send", { type: "submit" }, "Send");
   const slot = h("div.slot");
-  const form = h("form", {
-    novalidate: true,
-    onsubmit: (/** @type {Event} */ event) => {
-      event.preventDefault();
-      predict();
-    },
-  }, slot, press);
+  const form = h("form", { novalidate: true, onsubmit: predict }, slot, press);
   const exhibit = h("div.exhibit");
   const node = h("section.card.stop", place, title, text, exhibit, form, status);
   const isNew = differs();
@@ -368,12 +361,7 @@ function handPart({ code, token }) {
   const send = h("button.send", { type: "submit" }, "Score it");
   const status = h("p.status", { role: "status" });
   const score = h("p.score");
-  const form = h("form", {
-    onsubmit: (/** @type {Event} */ event) => {
-      event.preventDefault();
-      scoreText();
-    },
-  }, words, send);
+  const form = h("form", { onsubmit: scoreText }, words, send);
   const node = h("section.card.hand", h("h2", "A game: your hand"),
     h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
       + "you like. ln π is high for a text that the model finds likely and that has a high reward. "
@@ -389,7 +377,7 @@ function handPart({ code, token }) {
       put(status, reply.log_pi === null ? "The model, as it is sampled, never writes this text."
         : `Your text: ln π = ${fixed(reply.log_pi)}.`);
     } catch (error) {
-      put(status, error instanceof Refusal ? error.message : BROKE);
+      put(status, reasonOf(error));
     }
     send.disabled = false;
   }

@@ -20,6 +20,9 @@ export const BROKE = "The connection is down. Try again in a moment.";
 /** A request that the server refused; the message is the server's sentence. */
 export class Refusal extends Error {}
 
+/** Why a request came to nothing, as a sentence. @param {unknown} error */
+export const reasonOf = (error) => (error instanceof Refusal ? error.message : BROKE);
+
 /**
  * @param {string} action
  * @param {object} payload

@@ -6,7 +6,7 @@ import { button, h } from "./drawing.js";
 import { sessionIn } from "./keep.js";
 import { leadView } from "./lead.js";
 import { farewell, memberView } from "./member.js";
-import { BROKE, Refusal, ask, keep, plainCode, seatIn } from "./net.js";
+import { Refusal, ask, keep, plainCode, reasonOf, seatIn } from "./net.js";
 import { settings } from "./settings.js";
 
 /** @param {string} selector */
@@ -34,7 +34,7 @@ async function enter(host, offered, code) {
     keep(seat);
     await (seat.lead ? leadView(host, seat, offered) : memberView(host, seat));
   } catch (error) {
-    farewell(host, error instanceof Refusal ? error.message : BROKE);
+    farewell(host, reasonOf(error));
     if (!(error instanceof Refusal || error instanceof TypeError)) throw error;
   }
 }
@@ -48,8 +48,7 @@ function start(host, offered) {
   const typed = h("input", { id: "room-code", autocomplete: "off", autocapitalize: "characters",
     spellcheck: "false", maxlength: 20, placeholder: "ABCD EFGH" });
   const join = h("form.card", {
-    onsubmit: (/** @type {Event} */ event) => {
-      event.preventDefault();
+    onsubmit: () => {
       const code = plainCode(typed.value);
       if (code) window.location.hash = code;
       else put(wrong, "Type the code that the instructor's screen shows.");
@@ -68,7 +67,7 @@ function start(host, offered) {
       keep({ ...seat, lead: true });
       window.location.hash = seat.code;
     } catch (error) {
-      put(failed, error instanceof Refusal ? error.message : BROKE);
+      put(failed, reasonOf(error));
       failed.scrollIntoView({ block: "center" });
     }
   };

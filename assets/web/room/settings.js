@@ -2,7 +2,7 @@
 import { put, show } from "../dom.js";
 import { many } from "../player/words.js";
 import { button, h } from "./drawing.js";
-import { BROKE, Refusal, ask } from "./net.js";
+import { ask, reasonOf } from "./net.js";
 
 /** @typedef {{ prompt: string, reference: string, extractor: string, beta: number }} Problem */
 /**
@@ -55,8 +55,7 @@ export function settings({ problems, left_out: leftOut, text, models }, label, d
   let confirmed = ""; // the model and problem that are used in spite of a warning
   const node = h("form", {
     novalidate: true,
-    onsubmit: async (/** @type {Event} */ event) => {
-      event.preventDefault();
+    onsubmit: async () => {
       if (send.disabled) return;
       send.disabled = true; // A second press would send the same request again.
       await submit();
@@ -89,7 +88,7 @@ export function settings({ problems, left_out: leftOut, text, models }, label, d
           return;
         }
       } catch (error) {
-        put(status, error instanceof Refusal ? error.message : BROKE);
+        put(status, reasonOf(error));
         return;
       }
     }
