@@ -169,7 +169,6 @@ function open(player, element, deeds) {
   dialog.showModal();
 }
 
-/** What the pages call it by. */
 /**
  * A figure of a page as a file: a graph of Plotly's, or the charts of a sheet.
  * @param {Element} place what it is in
@@ -182,4 +181,5 @@ async function figure(place, kind, name) {
   else await saveDrawing(name, chartsOf(place), kind);
 }
 
+/** What the pages call it by. */
 export const QAlignSave = { open, figure };

@@ -3,13 +3,9 @@
 import { keepValue, readKept } from "../store.js";
 
 /**
- * The prediction at a stop, and its outcome.
- * @typedef {object} Answer
- * @property {string} prediction the value
- * @property {string} words for it, as the visitor saw them
- * @property {boolean | null} right null if the outcome was shown without a prediction
- * @property {string} value the right one
- * @property {string} explanation
+ * The prediction at a stop, the words for it that the visitor saw, and its outcome: `right` is null
+ * if that was shown without a prediction.
+ * @typedef {{ prediction: string, words: string } & import("./learn.js").Verdict} Answer
  */
 /** @typedef {{ at: number, done: boolean, answers: Record<number, Answer> }} Progress */
 

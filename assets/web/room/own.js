@@ -15,20 +15,12 @@ import { Refusal, ask } from "./net.js";
  * @property {string | null} answer
  */
 /**
- * A step with the fields that `MemberState` has for it.
- * @typedef {object} OwnStep
- * @property {State} state after it
- * @property {[text: string, reward: number, logProb: number] | null} message the state as the
- *   server gets it; null if the chain stayed
- * @property {number} since the step at which the state came
- * @property {string} kept
- * @property {string} old
- * @property {string} new
- * @property {boolean} accepted
- * @property {number} reward
- * @property {number} before
- * @property {number} alpha
- * @property {number} u
+ * A step: the state after it, the same as the server gets it (null if the chain stayed), and the
+ * step since which it has been the state.
+ * @typedef {{ state: State, since: number,
+ *   message: [text: string, reward: number, logProb: number] | null }
+ *   & Pick<MemberState, "kept" | "old" | "new" | "accepted" | "reward" | "before" | "alpha" | "u">
+ *   } OwnStep
  */
 
 const MOST_ANSWERS = 4; // answers of the vote, as in components/room/messages.py
