@@ -630,7 +630,7 @@ async def test_members_behind_one_address_follow_their_rooms_together(
                 follow.append(asyncio.create_task(stream))
         rooms = [service.rooms.find(lead["code"]) for lead in leads]
         open_ = 40 if rooms_count_their_own else 3
-        await until(lambda: sum(m.streams for r in rooms for m in r.members.values()) == open_)
+        await until(lambda: sum(len(m.screens) for r in rooms for m in r.members.values()) == open_)
         for lead in leads:
             await service.lead(lead["code"], lead["token"], {"do": "end"})
         answers = Counter(answer.status_code for answer in await asyncio.gather(*follow))

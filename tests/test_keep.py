@@ -124,7 +124,7 @@ async def test_a_class_is_opened_again_as_it_was(service):
     member = again.members[key_of(before[0][3])]
     assert member.t == 4
     await do(service, new, "run")  # and the chains go on
-    member.streams = 1
+    member.screens = [object()]
     await until(lambda: member.t == 40)
 
 

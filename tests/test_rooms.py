@@ -229,7 +229,7 @@ def test_a_made_up_token_is_a_newcomer(clock):
 def test_a_full_room_refuses_and_gives_away_only_the_place_of_who_is_gone(clock):
     room = a_room(clock, Caps(members=3))
     here, gone, back = (room.join("", clock.now) for _ in range(3))
-    here.streams = 1
+    here.screens = [object()]
     assert "3 places" in refused(403, lambda: room.join("", clock.now))
     clock.now += 61
     back.seen = clock.now
@@ -320,7 +320,7 @@ def test_never_have_more_members_answered_than_there_are(clock):
     gone, here, silent = (room.join("", clock.now) for _ in range(3))
     for member in (gone, here):
         room.predict(member, 1, "up", clock.now)
-    here.streams = silent.streams = 1
+    here.screens, silent.screens = [object()], [object()]
     message = class_message(room, clock.now)
     assert message["here"] == 2  # beside this number "2 of 2" would hide that one has not answered
     assert (sum(n for _, n in message["predictions"]), message["expected"]) == (2, 3)
@@ -508,7 +508,7 @@ async def a_class(service: RoomService, n: int) -> tuple[dict[str, Any], Room, l
     members = [room.members[key_of(token)] for token in tokens]
     for member in members:
         service.follow(room.code, member.token)
-        member.streams = 1
+        member.screens = [object()]
     return lead, room, members
 
 
@@ -556,12 +556,12 @@ async def test_chains_go_only_as_far_as_the_instructor_lets_them(service, monkey
 
 async def test_the_chain_of_who_left_rests_and_goes_on_when_they_are_back(service):
     lead, room, (here, away) = await a_class(service, 2)
-    away.streams, away.seen = 0, -1e9
+    away.screens, away.seen = [], -1e9
     await do(service, lead, "run")
     await until(lambda: here.t == 40)
     assert away.t == -1
     assert service.join(room.code, away.token)["token"] == away.token
-    away.streams = 1
+    away.screens = [object()]
     await until(lambda: away.t == 40)
 
 
@@ -885,7 +885,7 @@ async def test_the_server_draws_so_many_chains_and_the_next_member_looks_on(serv
     await until(lambda: all(member.t == 40 for member in members[:2]))
     assert [member.drawer for member in members] == ["server", "server", ""]
     assert members[2].t == -1
-    members[0].streams, members[0].seen = 0, -1e9
+    members[0].screens, members[0].seen = [], -1e9
     service.follow(room.code, members[2].token)  # when one has left there is a place
     await until(lambda: members[2].t == 40)
 
@@ -1021,7 +1021,7 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(service,
     room.run = replace(room.run, seed=1)  # a text that is read into the tokens it was written in
     member = room.members[key_of(service.join(lead["code"], "")["token"])]
     service.follow(room.code, member.token)
-    member.streams = 1
+    member.screens = [object()]
     await do(service, lead, "step")
     await until(lambda: member.t == 0)
     reply = await weigh(service, room, member, member.states[0].response.text)
@@ -1075,7 +1075,7 @@ async def test_a_place_is_followed_by_its_newest_screen_and_by_the_one_before_on
     service,
 ):
     lead, room, (member,) = await a_class(service, 1)
-    member.streams = 0
+    member.screens = []
     here = room.code, member.token
     streams = [service.follow(*here, draws=draws) for draws in (True, False)]
     waiting = service.follow(*here, draws=True, waits=True)  # it was cut off while it waited
@@ -1087,7 +1087,7 @@ async def test_a_place_is_followed_by_its_newest_screen_and_by_the_one_before_on
         assert (await heard(old, lambda e: True)) == [{"elsewhere": True}]
         late = asyncio.create_task(heard(waiting, lambda e: True))
         back = asyncio.create_task(heard(old, lambda e: True))
-        await until(lambda: member.streams == 3)
+        await until(lambda: len(member.screens) == 3)
         await do(service, lead, "turn", stop=1)
         assert (await heard(new, lambda e: "room" in e))[-1]["room"]["stop"]["k"] == 1
         assert not back.done() and not late.done()  # noqa: PT018
@@ -1097,7 +1097,7 @@ async def test_a_place_is_followed_by_its_newest_screen_and_by_the_one_before_on
         assert member.drawer == "browser"
         await old.aclose()  # type: ignore[attr-defined]
         assert "room" in (await late)[0]
-    assert (member.streams, member.screens) == (0, [])
+    assert member.screens == []
 
 
 async def test_a_member_has_a_few_screens_and_the_oldest_leaves_for_one_more(service):

@@ -90,7 +90,7 @@ class RoomTasks:
         if redraw:
             self.start_pool(room)
         for member in room.members.values():
-            if member.drawer or member.streams:
+            if member.drawer or member.screens:
                 self.assign_drawer(room, member, member.draws)
 
     def show_text(self, room: Room) -> None:

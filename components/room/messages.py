@@ -144,14 +144,14 @@ def class_message(room: Room, now: float) -> dict[str, Any]:
             "first": [(n, best, own) for best, own, n in sorted(hands, reverse=True)[:FIRST]],
         },
         "members": len(members),
-        "here": sum(member.streams > 0 for member in members),
+        "here": sum(bool(member.screens) for member in members),
         "most": room.caps.members,
         "door": room.door,
         "predictions": sorted(room.prediction_counts.items()),
         "right": sum(n for outcome, n in outcomes if outcome["right"])
         if room.ask and room.stop in room.opened
         else None,
-        "expected": sum(m.streams > 0 or room.stop in m.predictions for m in members),
+        "expected": sum(bool(m.screens) or room.stop in m.predictions for m in members),
         "minutes": max(0, math.ceil((room.born + room.caps.life - now) / 60)),
         "drafts": sum(member.t >= 0 for member in members),
         "done": sum(member.t >= room.run.steps for member in members),

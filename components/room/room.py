@@ -69,8 +69,7 @@ class Member:
         key: a hash of the token. A token identifies one member.
         token: as the member's browser stores it; "" until a member of a saved class is back.
         seen: when a screen last followed from it.
-        streams: screens that follow now.
-        screens: the same, in order: only the last is served, the others wait for it to close.
+        screens: those that follow now: only the last is served, the others wait for it to close.
         name: of a class with names; "" until the member has given one.
         predictions: by the number of their stop.
         times: when each was last sent, in UTC.
@@ -92,7 +91,6 @@ class Member:
     bucket: Bucket
     seen: float
     token: str = ""
-    streams: int = 0
     screens: list[object] = field(default_factory=list)
     name: str = ""
     predictions: dict[int, str] = field(default_factory=dict)
@@ -117,7 +115,7 @@ class Member:
 
     def is_here(self, now: float, patience: float) -> bool:
         """Return whether a screen follows, or did so within `patience` seconds."""
-        return self.streams > 0 or now - self.seen < patience
+        return bool(self.screens) or now - self.seen < patience
 
 
 class Room:
@@ -515,7 +513,7 @@ class Room:
 
     def seconds_alone(self, now: float) -> float:
         """Return the seconds since a screen last followed."""
-        if self.screens or any(member.streams for member in self.members.values()):
+        if self.screens or any(member.screens for member in self.members.values()):
             return 0.0
         return now - max([self.seen, *(member.seen for member in self.members.values())])
 

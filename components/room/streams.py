@@ -40,7 +40,6 @@ async def member_stream(
     screen, screens = object(), member.screens
     screens.insert(0 if waits else len(screens), screen)
     del screens[:-TABS]
-    member.streams += 1
     room.news += 1
     versions, beat, is_served = (-1, -1), 0.0, not waits
     try:
@@ -69,7 +68,6 @@ async def member_stream(
     finally:
         if screen in screens:
             screens.remove(screen)
-        member.streams -= 1
         member.seen = clock()
         room.news += 1
 
