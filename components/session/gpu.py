@@ -10,14 +10,13 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 import gradio as gr
 
 from components.session.offer import Offer, needs_gpu
-from components.session.runs import TICK, Feed, Runs, Status
+from components.session.runs import TICK, Feed, Runs, Snapshot, Status
 from qalign_core.errors import EngineError, QAlignError
 from qalign_core.run import Limits, Run
 
@@ -35,18 +34,10 @@ def on_gpu(function: F) -> F:
     return cast(F, spaces.GPU(function))
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a run in another process wrote since the last time, and how it stands."""
-
-    text: str
-    status: Status
-    n_steps: int
-    error: QAlignError | None
-
-
-def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Written, None, None]:
+def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Snapshot, None, None]:
     """Do a run in an event loop of its own; closing the generator cancels it.
+
+    Each snapshot has the text since the one before.
 
     A function is pickled by its name, so `drawing` comes with the decorator, which asks for a GPU.
     Something is yielded at every tick, because only then a visitor's Stop is noticed.
@@ -63,7 +54,7 @@ def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Wri
                 raise error
             text = feed.text[n:]
             n += len(text)
-            yield Written(text, feed.status, feed.n_steps, error)
+            yield Snapshot(text, feed.status, error, feed.n_steps)
 
 
 _draw_on_gpu = on_gpu(draw)
@@ -94,12 +85,12 @@ def with_gpu(drawing: Draw) -> Draw:
     return anywhere
 
 
-async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:
+async def _follow(feed: Feed, written: Generator[Snapshot, None, None]) -> None:
     """Take what a run elsewhere writes into the feed, until it ends or this is cancelled."""
     stopped = threading.Event()
     loop = asyncio.get_running_loop()
 
-    def take(now: Written) -> None:
+    def take(now: Snapshot) -> None:
         if not stopped.is_set():
             feed.write(now.text)
             feed.status, feed.n_steps = now.status, now.n_steps

@@ -124,11 +124,12 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a page shows: all text so far, the status, and what made the run fail, if it did."""
+    """What a run has written, its status, what made it fail, if it did, and its steps so far."""
 
     text: str
     status: Status
     error: QAlignError | None
+    n_steps: int
 
 
 Work = Callable[[Feed], Awaitable[None]]
@@ -221,7 +222,7 @@ class Runs:
                 now = (len(feed.text), feed.status)
                 if now != latest or done or late:
                     latest, updated_at = now, time.monotonic()
-                    yield Snapshot(feed.text, feed.status, feed.error)
+                    yield Snapshot(feed.text, feed.status, feed.error, feed.n_steps)
                 if done:
                     return
                 # the first step is shown at once, even with many others
