@@ -9,7 +9,7 @@ from components.common.options import PLAIN
 from components.common.rpc import server_functions
 from components.learn.exhibit import build_exhibit
 from qalign_study.lessons.facts import RUNS
-from qalign_study.lessons.files import Lesson
+from qalign_study.lessons.files import Lesson, Stop
 from qalign_study.lessons.messages import check_prediction, lesson_message, list_lessons
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
@@ -27,11 +27,12 @@ def build_panel(known: Mapping[str, Lesson], *, first: bool) -> gr.HTML:
     def lesson(name: str) -> dict[str, Any]:
         return lesson_message(known[str(name)])
 
-    def check(request: dict[str, Any]) -> dict[str, Any]:
+    def stop_of(request: dict[str, Any]) -> Stop:
         stops = known[str(request["lesson"])].stops
-        return check_prediction(
-            stops[int(request["stop"]) % len(stops)], str(request["prediction"])[:100]
-        )
+        return stops[int(request["stop"]) % len(stops)]
+
+    def check(request: dict[str, Any]) -> dict[str, Any]:
+        return check_prediction(stop_of(request), str(request["prediction"])[:100])
 
     def run(name: str) -> str:
         names = {stop.at.run for each in known.values() for stop in each.stops}
@@ -40,10 +41,7 @@ def build_panel(known: Mapping[str, Lesson], *, first: bool) -> gr.HTML:
         return RUNS[name].read_text(encoding="utf-8")
 
     def exhibit(request: dict[str, Any]) -> dict[str, Any]:
-        stops = known[str(request["lesson"])].stops
-        return build_exhibit(
-            stops[int(request["stop"]) % len(stops)], answered=request.get("answered") is True
-        )
+        return build_exhibit(stop_of(request), answered=request.get("answered") is True)
 
     return gr.HTML(
         "",
