@@ -1,6 +1,7 @@
 """The slider for beta, with its effect on the rewards of the problem on screen."""
 
 import math
+from contextlib import suppress
 from statistics import stdev
 from typing import Any
 
@@ -56,12 +57,9 @@ def beta_facts(rewards: list[float]) -> dict[str, Any]:
     numbers = finite_numbers(rewards, 4096)
     if len(numbers) < 8:
         return {"note": "Too few samples of the model alone to compare with best-of-n."}
-    mixture = fit_mixture(numbers)
     matching = []
-    for n in SIZES if mixture is not None else ():
-        assert mixture is not None
-        try:
-            matching.append({"n": n, "beta": best_of_n_as_alignment(mixture, n).beta})
-        except InvalidSetting:
-            continue  # the formula means nothing for so small an n
+    if (mixture := fit_mixture(numbers)) is not None:
+        for n in SIZES:
+            with suppress(InvalidSetting):  # the formula means nothing for so small an n
+                matching.append({"n": n, "beta": best_of_n_as_alignment(mixture, n).beta})
     return {"spread": stdev(numbers), "matching": matching}
