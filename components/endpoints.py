@@ -126,7 +126,6 @@ async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
     """
     async with aclosing(runs.stream(f"call {uuid.uuid4()}", work, patient=False)) as stream:
         async for now in stream:
-            if now.status.state == "failed":
-                message = now.status.text.removeprefix("Failed: ")
-                raise gr.Error(message, print_exception=False)
+            if now.error is not None:
+                raise gr.Error(str(now.error), print_exception=False)
             yield now.text  # empty ones too: a call can be ended only where it yields

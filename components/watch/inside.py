@@ -113,12 +113,12 @@ async def _answer(runs: Runs, kind: str, request: Any, compute: Compute) -> Answ
     if not (is_text(who) and len(str(who)) <= MAX_NAME):
         return {"error": f"“who” must be a text of {MAX_NAME} characters, got {short_repr(who)}."}
     async for now in runs.stream(f"{kind} {who}", work):
-        status = now.status
+        error = now.error
     if answers:
         return answers[0]
-    if status.state == "stopped":
+    if error is None:  # it was stopped
         return {"error": "A newer request has replaced this one."}
-    return {"error": f"{status.text.removeprefix('Failed: ').rstrip('.')}."}
+    return {"error": f"{str(error).rstrip('.')}."}
 
 
 def _ids(name: str, value: Any, most: int) -> tuple[int, ...]:
