@@ -28,7 +28,7 @@ from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.methods import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
-from qalign_core.record.format import answer_reader, parse_trace, step_line, trace_lines
+from qalign_core.record.format import LineWriter, parse_trace, trace_lines
 from qalign_core.record.runner import record
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
@@ -214,9 +214,9 @@ async def test_every_step_has_the_factor_of_its_log_probabilities():
 async def test_a_chain_of_sharpness_one_is_the_chain_without_sharpness():
     plain, one = await steps_of(), await steps_of(sharpness=1.0)
     assert plain == one
-    read = answer_reader(RUN)
-    assert [step_line(step, read) for step in plain] == [step_line(step, read) for step in one]
-    assert "log_probs" not in "".join(step_line(step, read) for step in one)
+    lines = LineWriter(Run(PROMPT))
+    assert [*map(lines.step, plain)] == [*map(lines.step, one)]
+    assert "log_probs" not in "".join(map(lines.step, one))
     assert plain != await steps_of(sharpness=2.0)
 
 

@@ -61,6 +61,8 @@ READABLE = (2, VERSION)
 """The versions of the format that can be read."""
 Line = dict[str, Any]
 AnswerReader = Callable[[str], Line]
+_REQUIRED = object()
+"""The default of a field that a line must have."""
 
 
 # `<` could end a script element, the next three end a line for some readers, and a lone surrogate
@@ -100,71 +102,74 @@ def to_dict(header: Header) -> Line:
     return values
 
 
-def sample_line(
-    n: int, sample: ScoredResponse, read: AnswerReader, *, log_probs: bool = False
-) -> str:
-    """Return the line of independent sample number `n`, from 0, with what `read` finds in it."""
-    response = sample.response
-    line: Line = {
-        "type": "sample",
-        "n": n,
-        "tokens": list(response.tokens),
-        "text": response.text,
-        "finished": response.finished,
-        "reward": sample.reward,
-        **read(response.text),
-        "cost": _cost(sample.cost),
-    }
-    return _dump(line | _log_probs(response, 0, log_probs))
+class LineWriter:
+    """Writes the draws of a run as lines, with the answers that its grader reads.
 
-
-def step_line(
-    step: Step,
-    read: AnswerReader,
-    *,
-    log_probs: bool = False,
-    corrections: bool = False,
-) -> str:
-    """Return the line of one step, with what `read` finds in the proposal, for display.
-
-    `log_probs` adds the log-probabilities of its new tokens if the model returned them;
-    `corrections` adds the name and the correction of its move.
+    A line has log-probabilities if the run needs them and the model returned them. The line of a
+    step has the name and the correction of its move if the run's move is not the paper's.
     """
-    response, index = step.proposal.response, step.index
-    line: Line = {"type": "step", "chain": step.chain, "t": step.t, "index": index}
-    if step.refused is not None:
-        line |= {
-            "tokens": list(step.refused.tokens),
-            "pieces": list(step.refused.pieces),
-            "refused": step.refused.reason,
-        }
-    else:
-        new = slice(index, len(response) - step.kept_again)
-        line |= {
-            "tokens": list(response.tokens[new]),
-            "pieces": list(response.pieces[new]),
+
+    def __init__(self, run: Run) -> None:
+        self._read = answer_reader(run)
+        self._keeps_log_probs = run.needs_log_probs
+        self._names_moves = run.move != Run.move
+
+    def sample(self, n: int, sample: ScoredResponse) -> str:
+        """Return the line of independent sample number `n`, from 0."""
+        response = sample.response
+        line: Line = {
+            "type": "sample",
+            "n": n,
+            "tokens": list(response.tokens),
+            "text": response.text,
             "finished": response.finished,
-            "reward": step.proposal.reward,
+            "reward": sample.reward,
+            **self._read(response.text),
+            "cost": _cost(sample.cost),
         }
-    line |= {
-        "log_alpha": _finite_or_none(step.log_alpha),
-        "log_u": _finite_or_none(step.log_u),
-        "accepted": step.accepted,
-        **read(response.text),
-        "cost": _cost(step.cost),
-    }
-    if step.kept_again:
-        line["kept_again"] = step.kept_again
-    if corrections and step.t:
-        if step.move:
+        return _dump(line | self._log_probs(response, 0))
+
+    def step(self, step: Step) -> str:
+        """Return the line of one step; its answer is the proposal's, for display."""
+        response, index, refused = step.proposal.response, step.index, step.refused
+        line: Line = {"type": "step", "chain": step.chain, "t": step.t, "index": index}
+        if refused is not None:
+            line |= {
+                "tokens": list(refused.tokens),
+                "pieces": list(refused.pieces),
+                "refused": refused.reason,
+            }
+        else:
+            new = slice(index, len(response) - step.kept_again)
+            line |= {
+                "tokens": list(response.tokens[new]),
+                "pieces": list(response.pieces[new]),
+                "finished": response.finished,
+                "reward": step.proposal.reward,
+            }
+        line |= {
+            "log_alpha": _finite_or_none(step.log_alpha),
+            "log_u": _finite_or_none(step.log_u),
+            "accepted": step.accepted,
+            **self._read(response.text),
+            "cost": _cost(step.cost),
+        }
+        if step.kept_again:
+            line["kept_again"] = step.kept_again
+        if self._names_moves and step.move:
             line["move"] = step.move
-        if step.refused is None:
-            line["log_correction"] = step.log_correction
-    if step.refused is not None:
+        if refused is None:
+            if self._names_moves and step.t:
+                line["log_correction"] = step.log_correction
+            if _join(response.pieces, response.finished) != response.text:
+                line["text"] = response.text
+            line |= self._log_probs(response, index)
         return _dump(line)
-    if _join(response.pieces, response.finished) != response.text:
-        line["text"] = response.text
-    return _dump(line | _log_probs(response, index, log_probs))
+
+    def _log_probs(self, response: Response, index: int) -> Line:
+        """Return the `log_probs` entry of a line: those of the tokens from `index` on."""
+        known = self._keeps_log_probs and len(response.log_probs) == len(response)
+        return {"log_probs": list(response.log_probs[index:])} if known else {}
 
 
 def answer_reader(run: Run) -> AnswerReader:
@@ -191,12 +196,6 @@ def _cost(cost: Cost) -> list[int]:
     return list(astuple(cost))[: None if cost.read else 2]
 
 
-def _log_probs(response: Response, index: int, included: bool) -> Line:
-    """Return the `log_probs` entry of a line: those of the response's tokens from `index` on."""
-    known = included and len(response.log_probs) == len(response)
-    return {"log_probs": list(response.log_probs[index:])} if known else {}
-
-
 def end_line(reason: str, message: str = "") -> str:
     """Return the last line: "finished", "stopped" or "failed", and the reason of a failure."""
     return _dump({"type": "end", "reason": reason, "message": message})
@@ -205,13 +204,10 @@ def end_line(reason: str, message: str = "") -> str:
 def trace_lines(trace: Trace) -> Iterator[str]:
     """Yield all lines of a trace, newline included, with the answers that its grader reads."""
     yield header_line(trace.header)
-    options = {"log_probs": trace.header.run.needs_log_probs}
-    corrections = trace.header.run.move != Run.move
-    read = answer_reader(trace.header.run)
-    for step in trace.steps:
-        yield step_line(step, read, **options, corrections=corrections)
+    lines = LineWriter(trace.header.run)
+    yield from map(lines.step, trace.steps)
     for n, sample in enumerate(trace.pool):
-        yield sample_line(n, sample, read, **options)
+        yield lines.sample(n, sample)
     yield end_line(*(trace.end or ("finished", "")))
 
 
@@ -350,10 +346,14 @@ class TraceReader:
         return log_probs
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
+        reward = float(self._get(line, "reward", float))
+        return ScoredResponse(response, reward, self._cost(line))
+
+    def _cost(self, line: Line) -> Cost:
         costs = self._each(line, "cost", COUNT)
         if len(costs) not in (2, 3):
             raise self._bad(f"{len(costs)} costs", "2 or 3")
-        return ScoredResponse(response, float(self._get(line, "reward", float)), Cost(*costs))
+        return Cost(*costs)
 
     def _step(self, line: Line) -> Step:
         chain, t, index = (self._get(line, name, int) for name in ("chain", "t", "index"))
@@ -364,17 +364,14 @@ class TraceReader:
         kept = Response((), "", False) if last is None else last.state.response
         if not 0 <= index <= max(0, len(kept) - 1):
             raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
-        refused = self._get(line, "refused", str) if "refused" in line and last else ""
+        refused = self._get(line, "refused", str, "") if last else ""
         new, pieces, again = self._rewrite(line, len(kept) - index, may_be_empty=bool(refused))
         if last and refused:
-            cost = Cost(*self._each(line, "cost", COUNT)[:3])
-            proposal = ScoredResponse(kept, last.state.reward, cost)
+            proposal = ScoredResponse(kept, last.state.reward, self._cost(line))
         else:
             proposal = self._proposal(line, kept, index, new, pieces, again)
         log_alpha, log_u, accepted = self._verdict(line)
-        correction = -math.inf if refused else None
-        if "log_correction" in line:
-            correction = float(self._get(line, "log_correction", float))
+        usual = -math.inf if refused else None
         return Step(
             chain=chain,
             t=t,
@@ -386,9 +383,9 @@ class TraceReader:
             accepted=accepted,
             cost=proposal.cost,
             kept_again=again,
-            log_correction=correction,
+            log_correction=self._get(line, "log_correction", float, usual),
             refused=NoProposal(refused, index, new, pieces) if refused else None,
-            move=self._get(line, "move", str) if "move" in line else "",
+            move=self._get(line, "move", str, ""),
         )
 
     def _rewrite(
@@ -396,7 +393,7 @@ class TraceReader:
     ) -> tuple[tuple[int, ...], tuple[str, ...], int]:
         """Return a step's new ids, their pieces, and how many of the `rest` last ids are kept."""
         new = self._each(line, "tokens", COUNT)
-        again = self._get(line, "kept_again", COUNT) if "kept_again" in line else 0
+        again = self._get(line, "kept_again", COUNT, 0)
         if again > rest:
             raise self._bad(f"kept_again {again}", f"0 to {rest}")
         if not (new or may_be_empty):
@@ -418,7 +415,7 @@ class TraceReader:
         """Return a step's proposal: `kept` up to `index`, `new`, and the last `again` of `kept`."""
         finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
         all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
-        text = self._get(line, "text", str) if "text" in line else _join(all_pieces, finished)
+        text = self._get(line, "text", str, _join(all_pieces, finished))
         log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
         tokens = kept.tokens[:index] + new + kept.tokens[tail]
         return self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
@@ -437,7 +434,10 @@ class TraceReader:
             )
         return log_alpha, log_u, accepted
 
-    def _get(self, line: Line, name: str, kind: Any) -> Any:
+    def _get(self, line: Line, name: str, kind: Any, default: Any = _REQUIRED) -> Any:
+        """Return a field of the line; a missing one is an error unless it has a default."""
+        if name not in line and default is not _REQUIRED:
+            return default
         try:
             return read_field(line, name, kind)
         except ValueError as error:

@@ -27,7 +27,7 @@ from qalign_core.errors import QAlignError
 from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.format import answer_reader, end_line, header_line, sample_line, step_line
+from qalign_core.record.format import LineWriter, end_line, header_line
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.run import Run, Sampling
 from qalign_core.types import ScoredResponse, Step
@@ -126,16 +126,14 @@ async def record(
     if known is None:
         known = Trace(make_header(lm, rm, run))
         yield RecordedLine(header_line(known.header))
-    read = answer_reader(run)
-    n, options = len(known.pool), {"log_probs": run.needs_log_probs}
+    lines, n = LineWriter(run), len(known.pool)
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as draws:  # type: ignore[type-var]
             async for item in draws:
                 if isinstance(item, Step):
-                    line = step_line(item, read, **options, corrections=run.move != Run.move)
-                    yield RecordedLine(line, item)
+                    yield RecordedLine(lines.step(item), item)
                 else:
-                    yield RecordedLine(sample_line(n, item, read, **options), item)
+                    yield RecordedLine(lines.sample(n, item), item)
                     n += 1
     except QAlignError as error:
         yield RecordedLine(end_line("failed", str(error)))
