@@ -63,7 +63,7 @@ class RequestGuard(Guard):
         ours: hosts and origins.
     """
 
-    def __init__(self, app: ASGIApp, origin_policy: OriginPolicy | None = None) -> None:
+    def __init__(self, app: ASGIApp, origin_policy: OriginPolicy) -> None:
         super().__init__(app, origin_policy)
         # by the name of a stream: a session's, or an event's
         self._readers: Counter[str] = Counter()

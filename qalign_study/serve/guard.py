@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -104,9 +103,8 @@ class Guard:
         origins: hosts and origins.
     """
 
-    def __init__(self, app: ASGIApp, origins: OriginPolicy | None = None) -> None:
-        self._app = app
-        self._origins = origins or OriginPolicy.from_environment(os.environ)
+    def __init__(self, app: ASGIApp, origins: OriginPolicy) -> None:
+        self._app, self._origins = app, origins
         self._bodies = Bodies()
         self._open: Counter[str] = Counter()
 
