@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from benchmarks.users import PROBLEMS, Page, Server, User, call, run
+from benchmarks.users import PROBLEMS, Page, Server, User
 
 SESSIONS, CLOSED, PROGRAMS = 50, 20, 10
 UPLOADS, FOREIGN = 20, 5
@@ -49,23 +49,23 @@ LEFT_AFTER = (1.0, 20.0)
 """Seconds after which a session that is closed in mid run is closed."""
 
 
-async def stays(client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter) -> None:
+async def stays(page: Page, k: int, n: Counter) -> None:
     """A session that runs one chain after the other."""
     user = User()
-    await opened(client, server, page, user)
+    await page.open(user)
     for seed in going_on(k, n):
         steps = LONG if k == 1000 * CLOSED else STEPS
-        n["lost runs"] += not await chain(client, server, page, user, seed, steps)
+        n["lost runs"] += not await chain(page, user, seed, steps)
         n["runs"] += 1
 
 
-async def leaves(client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter) -> None:
+async def leaves(page: Page, k: int, n: Counter) -> None:
     """A session that is closed in mid run, and a new one, and so on."""
     rng = random.Random(k)
     for seed in going_on(k, n):
         user = User()
-        await opened(client, server, page, user)
-        running = asyncio.create_task(chain(client, server, page, user, seed, LONG))
+        await page.open(user)
+        running = asyncio.create_task(chain(page, user, seed, LONG))
         try:
             while not (user.steps or running.done()):
                 await asyncio.sleep(0.1)
@@ -75,27 +75,27 @@ async def leaves(client: httpx.AsyncClient, server: Server, page: Page, k: int, 
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -> None:
+async def calls(page: Page, k: int, n: Counter) -> None:
     """A program that calls /run_chain; every other time it does not wait for the end."""
     for seed in going_on(k, n):
         prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
-        address = f"{server.address}/call/v2/run_chain"
+        address = f"{page.address}/call/v2/run_chain"
         settings = {"prompt": prompt, "steps": STEPS, "seed": seed}
-        answer = await client.post(address, json=settings)
+        answer = await page.client.post(address, json=settings)
         answer.raise_for_status()
         with contextlib.suppress(TimeoutError):
             patience = 5.0 if seed % 2 else None
             outcome = await asyncio.wait_for(
-                heard(client, f"{server.address}/call/run_chain/{answer.json()['event_id']}"),
+                heard(page.client, f"{page.address}/call/run_chain/{answer.json()['event_id']}"),
                 patience,
             )
             n["lost calls"] += outcome != "complete"
         n["calls"] += 1
 
 
-async def uploads(server: Server, k: int, n: Counter) -> None:
+async def uploads(page: Page, k: int, n: Counter) -> None:
     """An upload that says it is large and sends a byte a second, again and again."""
-    place = urlsplit(server.address)
+    place = urlsplit(page.address)
     for _ in going_on(k, n):
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         try:
@@ -117,81 +117,73 @@ async def uploads(server: Server, k: int, n: Counter) -> None:
             writer.close()
 
 
-async def foreign(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -> None:
+async def foreign(page: Page, k: int, n: Counter) -> None:
     """A page of another origin, or at a host name that leads here, that asks for what it can."""
-    home = server.address.removesuffix("/gradio_api")
+    home = page.address.removesuffix("/gradio_api")
     heads = {"Origin": "https://example.org"} if k % 2 else {"Host": "evil.localhost"}
     call = {"prompt": PROBLEMS[0].prompt}
     for _ in going_on(k, n):
         for path in ("/room/open", "/gradio_api/call/v2/run_chain"):
-            answer = await client.post(f"{home}{path}", json=call, headers=heads)
+            answer = await page.client.post(f"{home}{path}", json=call, headers=heads)
             n["foreign pages let in"] += answer.status_code not in (403, 421)
         n["foreign pages refused"] += 1
         await asyncio.sleep(0.5)
 
 
-async def strangers(
-    client: httpx.AsyncClient, server: Server, page: Page, n: Counter, seconds: float
-) -> None:
+async def strangers(page: Page, n: Counter, seconds: float) -> None:
     """Sessions that come once, evenly over most of the time: they read, hang up, or never read."""
     together: set[asyncio.Task[None]] = set()
     start = time.perf_counter()
     for k in range(STRANGERS):
         if n["ending"]:
             break
-        visit = asyncio.create_task(stranger(client, server, page, k, n))
+        visit = asyncio.create_task(stranger(page, k, n))
         together.add(visit)
         visit.add_done_callback(together.discard)
         await asyncio.sleep(start + 0.95 * seconds * k / STRANGERS - time.perf_counter())
     await asyncio.gather(*together)
 
 
-async def stranger(
-    client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter
-) -> None:
+async def stranger(page: Page, k: int, n: Counter) -> None:
     """One event of a new session."""
     user = User()
     if k % 3 == 0:
-        n["lost strangers"] += not await call(client, server, page.load[-1], user, [])
+        n["lost strangers"] += not await page.call(page.load[-1], user, [])
     else:
         body = {"data": [], "fn_index": page.load[-1], "session_hash": user.session}
-        answer = await client.post(f"{server.address}/queue/join", json=body)
+        answer = await page.client.post(f"{page.address}/queue/join", json=body)
         answer.raise_for_status()
     if k % 3 == 1:
-        await hang_up(server, f"/gradio_api/queue/data?session_hash={user.session}")
+        await hang_up(page, f"/gradio_api/queue/data?session_hash={user.session}")
     n["strangers"] += 1
 
 
-async def hang_up(server: Server, path: str) -> None:
+async def hang_up(page: Page, path: str) -> None:
     """Request a stream and leave before it is answered."""
-    place = urlsplit(server.address)
+    place = urlsplit(page.address)
     _, writer = await asyncio.open_connection(place.hostname, place.port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
     await writer.drain()
     writer.close()
 
 
-async def odd_names(
-    client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter
-) -> None:
+async def odd_names(page: Page, k: int, n: Counter) -> None:
     """Two requests at the same moment whose session has no name, or an odd one."""
     for number in going_on(k, n):
         name = NAMES[number % len(NAMES)]
         body = {"data": [], "fn_index": page.load[-1], "session_hash": name}
-        address = f"{server.address}/queue/join"
-        answers = await asyncio.gather(*(client.post(address, json=body) for _ in range(2)))
+        address = f"{page.address}/queue/join"
+        answers = await asyncio.gather(*(page.client.post(address, json=body) for _ in range(2)))
         n["odd names let in"] += sum(answer.status_code != 422 for answer in answers)
         n["odd names refused"] += sum(answer.status_code == 422 for answer in answers)
         await asyncio.sleep(0.5)
 
 
-async def wrong_choices(
-    client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter
-) -> None:
+async def wrong_choices(page: Page, k: int, n: Counter) -> None:
     """Runs with a choice that no list has; every tenth is long."""
     for number in going_on(k, n):
         wrong = "no such choice" * (1 if number % 10 else 21_000)
-        is_accepted = await run(client, server, page, User(), extractor=wrong, steps=STEPS)
+        is_accepted = await page.run(User(), extractor=wrong, steps=STEPS)
         n["wrong choices let in"] += is_accepted
         n["wrong choices refused"] += not is_accepted
         await asyncio.sleep(0.5)
@@ -212,20 +204,10 @@ async def heard(client: httpx.AsyncClient, address: str) -> str:
     return event
 
 
-async def opened(client: httpx.AsyncClient, server: Server, page: Page, user: User) -> None:
-    """Open the page, as a browser does."""
-    for event in page.load:
-        await call(client, server, event, user, [])
-
-
-async def chain(
-    client: httpx.AsyncClient, server: Server, page: Page, user: User, seed: int, steps: int
-) -> bool:
+async def chain(page: Page, user: User, seed: int, steps: int) -> bool:
     """Run a chain of a session; return True if it ended well."""
     prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
-    return await run(
-        client, server, page, user, prompt=prompt, reference="", steps=steps, seed=seed
-    )
+    return await page.run(user, prompt=prompt, reference="", steps=steps, seed=seed)
 
 
 async def soak(minutes: float) -> None:
@@ -241,18 +223,15 @@ async def soak(minutes: float) -> None:
             tasks: list[asyncio.Task[Any]] = []
             for k in range(SESSIONS):
                 visit = leaves if k < CLOSED else stays
-                tasks.append(asyncio.create_task(visit(client, server, page, 1000 * k, n)))
+                tasks.append(asyncio.create_task(visit(page, 1000 * k, n)))
             tasks += [
-                asyncio.create_task(calls(client, server, 1000 * (SESSIONS + k), n))
-                for k in range(PROGRAMS)
+                asyncio.create_task(calls(page, 1000 * (SESSIONS + k), n)) for k in range(PROGRAMS)
             ]
-            tasks.append(asyncio.create_task(strangers(client, server, page, n, 60 * minutes)))
-            tasks.append(asyncio.create_task(odd_names(client, server, page, 0, n)))
-            tasks += [
-                asyncio.create_task(wrong_choices(client, server, page, k, n)) for k in range(WRONG)
-            ]
-            tasks += [asyncio.create_task(uploads(server, k, n)) for k in range(UPLOADS)]
-            tasks += [asyncio.create_task(foreign(client, server, k, n)) for k in range(FOREIGN)]
+            tasks.append(asyncio.create_task(strangers(page, n, 60 * minutes)))
+            tasks.append(asyncio.create_task(odd_names(page, 0, n)))
+            tasks += [asyncio.create_task(wrong_choices(page, k, n)) for k in range(WRONG)]
+            tasks += [asyncio.create_task(uploads(page, k, n)) for k in range(UPLOADS)]
+            tasks += [asyncio.create_task(foreign(page, k, n)) for k in range(FOREIGN)]
             while (seconds := time.perf_counter() - start) < 60 * minutes:
                 cpu, memory = server.cpu, server.memory
                 print(f"{seconds:4.0f} s, CPU {cpu:.0f} s  {memory:.0f} MiB  {dict(n)}", flush=True)
@@ -267,7 +246,7 @@ async def soak(minutes: float) -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            n["the queue runs"] = await call(client, server, page.load[-1], User(), [])
+            n["the queue runs"] = await page.call(page.load[-1], User(), [])
         n["log, kB"] = round(os.fstat(log.fileno()).st_size / 1000)
         print(json.dumps({"memory, MiB": round(server.memory), **n}))
         if steady:

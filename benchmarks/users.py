@@ -55,11 +55,43 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page as a browser loads it: its events, and the current settings by widget."""
+    """The page as a browser loads it, and the client that visits it.
 
+    Attributes:
+        client: of all visitors.
+        address: of the server's endpoints.
+        load: the events of loading the page.
+        button: the event of the button that runs a chain.
+        settings: the current settings by widget.
+    """
+
+    client: httpx.AsyncClient
+    address: str
     load: list[int]
-    run: int
+    button: int
     settings: dict[str, Any]
+
+    async def call(self, event: int, user: User, data: list[Any]) -> bool:
+        """Run one event of a user's page to its end; return True if it ended well."""
+        body = {"data": data, "fn_index": event, "session_hash": user.session}
+        (await self.client.post(f"{self.address}/queue/join", json=body)).raise_for_status()
+        stream = f"{self.address}/queue/data?session_hash={user.session}"
+        async for message in _messages(self.client, stream):
+            if message["msg"] == "process_generating" and message["success"]:
+                user.see(_added(message["output"]["data"][0]))
+            elif message["msg"] == "process_completed":
+                return bool(message["success"])
+        return False
+
+    async def open(self, user: User) -> None:
+        """Open the page, as a browser does."""
+        for event in self.load:
+            await self.call(event, user, [])
+
+    async def run(self, user: User, **form: Any) -> bool:
+        """Run a chain as the page does; return True if it ended well."""
+        changes = {f"watch-{name}": value for name, value in form.items()}
+        return await self.call(self.button, user, list((self.settings | changes).values()))
 
 
 class Server:
@@ -112,30 +144,7 @@ class Server:
         load = [d["id"] for d in bare if any(name == "load" for _, name in d["targets"])]
         widgets = [named[id] for id in run["inputs"]]
         settings = {w.get("elem_id") or str(k): w.get("value") for k, w in enumerate(widgets)}
-        return Page(load, run["id"], settings)
-
-
-async def call(
-    client: httpx.AsyncClient, server: Server, event: int, user: User, data: list[Any]
-) -> bool:
-    """Run one event of a user's page to its end; return True if it ended well."""
-    body = {"data": data, "fn_index": event, "session_hash": user.session}
-    (await client.post(f"{server.address}/queue/join", json=body)).raise_for_status()
-    stream = f"{server.address}/queue/data?session_hash={user.session}"
-    async for message in _messages(client, stream):
-        if message["msg"] == "process_generating" and message["success"]:
-            user.see(_added(message["output"]["data"][0]))
-        elif message["msg"] == "process_completed":
-            return bool(message["success"])
-    return False
-
-
-async def run(
-    client: httpx.AsyncClient, server: Server, page: Page, user: User, **form: Any
-) -> bool:
-    """Run a chain as the page does; return True if it ended well."""
-    changes = {f"watch-{name}": value for name, value in form.items()}
-    return await call(client, server, page.run, user, list((page.settings | changes).values()))
+        return Page(client, self.address, load, run["id"], settings)
 
 
 def _added(value: Any) -> str:
@@ -159,10 +168,9 @@ async def crowd(server: Server, n_users: int, seconds: float) -> tuple[list[User
         page = await server.ready(client)
         users = [User() for _ in range(n_users)]
         for user in users:
-            for event in page.load:
-                await call(client, server, event, user, [])
+            await page.open(user)
         warm = {"prompt": PROBLEMS[0].prompt, "steps": 8, "seed": 0}
-        await run(client, server, page, User(), **warm)
+        await page.run(User(), **warm)
         cpu = server.cpu
 
         async def play(k: int) -> None:
@@ -170,7 +178,7 @@ async def crowd(server: Server, n_users: int, seconds: float) -> tuple[list[User
             for seed in range(1, 10**6):
                 problem = PROBLEMS[(k + seed) % len(PROBLEMS)]
                 form = {"prompt": problem.prompt, "steps": STEPS, "seed": seed}
-                await run(client, server, page, users[k], **form)
+                await page.run(users[k], **form)
 
         tasks = [asyncio.create_task(play(k)) for k in range(n_users)]
         done, _ = await asyncio.wait(tasks, timeout=seconds)
