@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qalign_core.errors import InvalidReward, ModelContractError, ModelLoadError
-from qalign_core.models.served.client import ModelEndpoint, Served, TransientError
+from qalign_core.models.served.client import ModelEndpoint, Served, expect
 from qalign_core.rewards.templated import TemplatedRewardModel
 from qalign_core.validation import is_finite, short_repr
 
@@ -69,16 +69,13 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
         ModelContractError: the server scored something else.
         InvalidReward: it is not one number.
     """
-    try:
+    with expect("a score"):
         (scored,), usage = answer["data"], answer["usage"]
         scores, n_read = scored["probs"], usage["prompt_tokens"]
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise TransientError("an answer without a score") from error
     if n_read != n_sent:
         raise ModelContractError(
-            f"{address} read {short_repr(n_read)} ids where {n_sent} were sent; a server "
-            "that changes "
-            "or cuts a conversation cannot be used"
+            f"{address} read {short_repr(n_read)} ids where {n_sent} were sent; a server that "
+            "changes or cuts a conversation cannot be used"
         )
     n = len(scores) if isinstance(scores, list) else 0
     if n != 1:

@@ -14,8 +14,9 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
@@ -55,6 +56,15 @@ class TransientError(Exception):
     def __init__(self, sentence: str, *, busy: bool = False, wait: float = 0.0) -> None:
         super().__init__(sentence)
         self.busy, self.wait = busy, wait
+
+
+@contextmanager
+def expect(part: str) -> Iterator[None]:
+    """Raise `TransientError` if the answer that is read here lacks a part, or has it otherwise."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise TransientError(f"an answer without {part}") from error
 
 
 _trusted = cache(httpx.create_ssl_context)  # it takes 20 ms, and every server can share it

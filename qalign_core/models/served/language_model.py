@@ -13,7 +13,14 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, rounded
-from qalign_core.models.served.client import MOST, PROBE, ModelEndpoint, Served, TransientError
+from qalign_core.models.served.client import (
+    MOST,
+    PROBE,
+    ModelEndpoint,
+    Served,
+    TransientError,
+    expect,
+)
 from qalign_core.protocols import TokenScore
 from qalign_core.run import Sampling
 from qalign_core.validation import are_ids, is_finite, is_text, is_whole, short_repr
@@ -248,21 +255,15 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             TransientError: it did not come through whole.
             ModelContractError: the server does something else than what was asked.
         """
-        address, n_tokens, ends = (
-            self._at.server.address,
-            self._text.n_tokens,
-            until.union(self.eos),
-        )
-        try:
+        address, n_tokens = self._at.server.address, self._text.n_tokens
+        ends = until.union(self.eos)
+        with expect("a completion"):
             reply = self._parse_reply(answer, sent, ends, most)
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            raise TransientError("an answer without a completion") from error
         new, log_probs = reply.new, reply.log_probs
         if reply.n_read != len(sent):
             raise ModelContractError(
-                f"{address} read {short_repr(reply.n_read)} prompt ids where {len(sent)} "
-                "were sent, or "
-                "different ids; a server that changes ids cannot be used"
+                f"{address} read {short_repr(reply.n_read)} prompt ids where {len(sent)} were "
+                "sent, or different ids; a server that changes ids cannot be used"
             )
         if reply.reason not in _REASONS or len(new) != reply.n_new or not new:
             raise TransientError(
@@ -276,10 +277,9 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         at = [token in ends for token in new]
         if any(at[:-1]) or len(new) > most or (not at[-1] and len(new) < most):
             raise ModelContractError(
-                f"{address} returned {len(new)} ids that end by {short_repr(reply.reason)}, "
-                "with an EOS "
-                f"at {at.index(True) + 1 if any(at) else 'no place'}; up to the first EOS or "
-                f"{most} ids were asked for"
+                f"{address} returned {len(new)} ids that end by {short_repr(reply.reason)}, with "
+                f"an EOS at {at.index(True) + 1 if any(at) else 'no place'}; up to the first EOS "
+                f"or {most} ids were asked for"
             )
         if log_probs is None:
             return Completion(tuple(new), (), new[-1] in self.eos)
@@ -288,8 +288,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
             raise ModelContractError(
                 f"{address} returned {short_repr(log_probs)} where log-probabilities were "
-                "expected; "
-                "look at the server's log"
+                "expected; look at the server's log"
             )
         return Completion(tuple(new), tuple(log_probs), new[-1] in self.eos)
 
@@ -349,11 +348,9 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         return {**self._base_body(text, most), "seed": seed % 2**31}
 
     def _read_text(self, answer: Any) -> tuple[str, bool]:
-        try:
+        with expect("a completion"):
             choice = answer["choices"][0]
             text, reason = choice["text"], choice["finish_reason"]
-        except (KeyError, IndexError, TypeError) as error:
-            raise TransientError("an answer without a completion") from error
         if not is_text(text) or reason not in ("stop", "length"):
             raise TransientError(f"a completion that broke off ({short_repr(reason)})")
         return text, reason == "stop"
@@ -385,8 +382,7 @@ class LlamaCppLanguageModel(ServedLanguageModel):
             if not _equal(settings.get(name, value), value):
                 raise ModelLoadError(
                     f"{server.address} samples with {name} = {short_repr(settings[name])} "
-                    "whatever it is "
-                    "asked for; start llama-server without the option that sets it"
+                    "whatever it is asked for; start llama-server without the option that sets it"
                 )
         settings = server.ask(self._path, {**body, "ignore_eos": True}, _read_settings)
         ends = [biased["token"] for biased in settings["logit_bias"]]  # it forbids each of them
@@ -419,23 +415,19 @@ class LlamaCppLanguageModel(ServedLanguageModel):
 
 def _read_props(answer: Any) -> tuple[int, int]:
     """Requests that a llama-server runs at once, and the context of each (tokens)."""
-    try:
+    with expect("total_slots and n_ctx"):
         numbers = answer["total_slots"], answer["default_generation_settings"]["n_ctx"]
         if not all(is_whole(number, 1) for number in numbers):
             raise TypeError
-    except (KeyError, TypeError) as error:
-        raise TransientError("an answer without total_slots and n_ctx") from error
     return numbers
 
 
 def _read_settings(answer: Any) -> dict[str, Any]:
     """Return the settings with which a llama-server reports that it samples."""
-    try:
+    with expect("generation_settings"):
         settings = dict(answer["generation_settings"])
         if not are_ids([biased["token"] for biased in settings["logit_bias"]]):
             raise TypeError
-    except (KeyError, TypeError, ValueError) as error:
-        raise TransientError("an answer without generation_settings") from error
     return settings
 
 
@@ -451,12 +443,10 @@ def _read_scores(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, 
     Raises:
         TransientError: it did not come through whole.
     """
-    try:
+    with expect("the log-probabilities of the prompt"):
         echoed = answer["choices"][0]["prompt_logprobs"]
         places = zip(sent[first:], echoed[first:], strict=True)
         log_probs = [float(place[str(token)]["logprob"]) for token, place in places]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise TransientError("an answer without the log-probabilities of the prompt") from error
     if not all(log_p <= 1e-6 for log_p in log_probs):
         raise TransientError(f"log-probabilities such as {short_repr(log_probs)}")
     return tuple(TokenScore(rounded(log_p), ()) for log_p in log_probs)
