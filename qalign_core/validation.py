@@ -145,15 +145,27 @@ def from_json(text: str | bytes) -> Any:
         ValueError: `text` is not JSON or nested too deeply, or it holds NaN, an infinity, a number
             too large for a float, or half of a surrogate pair; the message names its key.
     """
+    unusable: list[_Unusable] = []
+
+    def refuse(number: str, reason: str = "is too large a number") -> _Unusable:
+        unusable.append(_Unusable(f"{_bare(number, 40)} {reason}"))
+        return unusable[-1]
+
+    def parse_float(digits: str) -> float | _Unusable:
+        number = float(digits)
+        return refuse(digits) if math.isinf(number) else number
+
+    decoder = json.JSONDecoder(
+        parse_float=parse_float,
+        parse_int=lambda n: refuse(n) if len(n.lstrip("-")) > MAX_DIGITS else int(n),
+        parse_constant=lambda name: refuse(name, "is not a JSON number"),
+    )
     try:
         if not isinstance(text, str):
             text = text.decode(json.detect_encoding(text))
-        try:
-            value = _DECODER.decode(text)
-        except _Unusable as error:
-            raise ValueError(_fault(_MARKING_DECODER.decode(text)) or str(error)) from error
-        is_suspect = "\\ud" in text or "\\uD" in text or not is_text(text)
-        if is_suspect and (fault := _fault(value)):
+        value = decoder.decode(text)
+        is_suspect = unusable or "\\ud" in text or "\\uD" in text or not is_text(text)
+        if is_suspect and (fault := _fault(value) or next(iter(unusable), "")):
             raise ValueError(fault)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -232,43 +244,8 @@ def first_line(error: BaseException) -> str:
     return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
-class _Unusable(ValueError):
-    """A number in JSON that no float holds; its message is a sentence."""
-
-
-def _refuse(name: str) -> float:
-    raise _Unusable(f"{name} is not a JSON number")
-
-
-def _float(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise _Unusable(f"{_bare(digits, 40)} is too large a number")
-    return number
-
-
-def _int(digits: str) -> int:
-    if len(digits.lstrip("-")) > MAX_DIGITS:
-        raise _Unusable(f"{_bare(digits, 40)} is too large a number")
-    return int(digits)
-
-
-def _mark(parse: Callable[[str], float]) -> Callable[[str], float | _Unusable]:
-    """Return the error of a number in the number's place, so that its key can be found."""
-
-    def parse_or_mark(digits: str) -> float | _Unusable:
-        try:
-            return parse(digits)
-        except _Unusable as error:
-            return error
-
-    return parse_or_mark
-
-
-_PARSE: dict[str, Any] = {"parse_constant": _refuse, "parse_float": _float, "parse_int": _int}
-_DECODER = json.JSONDecoder(**_PARSE)
-_MARK: dict[str, Any] = {name: _mark(parse) for name, parse in _PARSE.items()}
-_MARKING_DECODER = json.JSONDecoder(**_MARK)
+class _Unusable(str):
+    """A sentence about a number in JSON that no float holds, in the number's place."""
 
 
 def _fault(value: object, key: str = "") -> str:
