@@ -306,14 +306,12 @@ def check_sampling(sampling: Sampling) -> Sampling:
         InvalidSetting: one is not.
     """
     temperature, top_p = sampling.temperature, sampling.top_p
-    if not (is_finite(temperature) and temperature > 0):
-        raise InvalidSetting(f"temperature must be > 0, got {short_repr(temperature)}")
-    if not (is_finite(top_p) and 0 < top_p <= 1):
-        raise InvalidSetting(f"top_p must be in (0, 1], 1 is off; got {short_repr(top_p)}")
-    if not is_whole(sampling.top_k, 0):
-        raise InvalidSetting(f"top_k must be >= 0, 0 is off; got {short_repr(sampling.top_k)}")
-    if not is_whole(sampling.max_new_tokens, 1):
-        raise InvalidSetting(
-            f"max_new_tokens must be >= 1, got {short_repr(sampling.max_new_tokens)}"
-        )
+    for name, holds, rule in (
+        ("temperature", is_finite(temperature) and temperature > 0, "> 0,"),
+        ("top_p", is_finite(top_p) and 0 < top_p <= 1, "in (0, 1], 1 is off;"),
+        ("top_k", is_whole(sampling.top_k, 0), ">= 0, 0 is off;"),
+        ("max_new_tokens", is_whole(sampling.max_new_tokens, 1), ">= 1,"),
+    ):
+        if not holds:
+            raise InvalidSetting(f"{name} must be {rule} got {short_repr(getattr(sampling, name))}")
     return sampling

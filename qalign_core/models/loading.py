@@ -115,11 +115,11 @@ class Pretrained(ABC):
         folder, commit = _fetch(str(source), revision, dtype=dtype, device=device)
         name = id or str(source)
         file = _read_gguf(folder)
-        config = cls._read_config(folder, name, file)
-        dtype = _choose_dtype(dtype, device, config, name, file)
-        cls._check_size(folder, name, file, config, dtype, device, options)
-        model = cls._read_model(folder, name, file, dtype)
         with _parsed_once(file):
+            config = cls._read_config(folder, name, file)
+            dtype = _choose_dtype(dtype, device, config, name, file)
+            cls._check_size(folder, name, file, config, dtype, device, options)
+            model = cls._read_model(folder, name, file, dtype)
             text = _text(folder, name, chat_template, one_message=one_message, thinking=thinking)
         model = model.to(device).eval().requires_grad_(False)
         n_parameters = sum(p.numel() for p in model.parameters())
@@ -146,10 +146,15 @@ class Pretrained(ABC):
         """Return the configuration of a model that is safe and of the right kind."""
         from transformers import AutoConfig
 
+        unknown = None
         if file is None:
             _check_safe(folder, name)
-        unknown = None if file is None else _unknown_architecture(file)
-        with _one_sentence(name, unknown), _parsed_once(file):
+        else:
+            unknown = (
+                f"transformers cannot read the architecture {file.architecture} from a GGUF file; "
+                "give the model's folder or hub id"
+            )
+        with _one_sentence(name, unknown):
             config = AutoConfig.from_pretrained(**locate(folder), trust_remote_code=False)
         _check_kind(cls.kind, _auto_class(cls.kind), config, name, is_file=file is not None)
         return config
@@ -178,7 +183,7 @@ class Pretrained(ABC):
     @classmethod
     def _read_model(cls, folder: Path, name: str, file: GGUFFile | None, dtype: str) -> Any:
         """Return the model of transformers; its weights are all there."""
-        with _one_sentence(name), _parsed_once(file):
+        with _one_sentence(name):
             model, report = _auto_class(cls.kind).from_pretrained(
                 **locate(folder),
                 dtype=dtype if dtype != "int8" else "float32" if file else "auto",
@@ -303,13 +308,6 @@ def _read_gguf(path: Path) -> GGUFFile | None:
 
 def _parsed_once(file: GGUFFile | None) -> AbstractContextManager[None]:
     return nullcontext() if file is None else file.parsed_once()
-
-
-def _unknown_architecture(file: GGUFFile) -> str:
-    return (
-        f"transformers cannot read the architecture {file.architecture} from a GGUF file; give "
-        "the model's folder or hub id"
-    )
 
 
 def model_folder(source: str) -> Path:

@@ -69,7 +69,7 @@ class _Row:
     @property
     def due(self) -> int:
         """Tokens to read in before the row can decode."""
-        return self.n_start - 1 - self.filled if self.filled < self.n_start else 0
+        return max(0, self.n_start - 1 - self.filled)
 
     def result(self, finished: bool) -> Any:
         """Return what the request receives."""
