@@ -27,149 +27,144 @@ const WHICH_IS = /,?[ ]which\s+(?:is|equals|gives|makes)\b/g;
 const CENTS = /\b(\d+) (dollars?|euros?) and (\d\d?) cents?\b/g;
 const THOUGHT = /<(\/?)think(?:ing)?>/g;
 const MACRO = /\\[a-zA-Z]+/g;
+/** @type {Record<string, bigint>} */
+const SCALES = {
+  dozen: 12n, hundred: 100n, thousand: 1000n, million: 10n ** 6n, billion: 10n ** 9n,
+  trillion: 10n ** 12n, lakh: 10n ** 5n, crore: 10n ** 7n, tausend: 1000n, millionen: 10n ** 6n,
+  mio: 10n ** 6n, milliarde: 10n ** 9n, milliarden: 10n ** 9n, mrd: 10n ** 9n, mille: 1000n,
+  millions: 10n ** 6n, milliard: 10n ** 9n, milliards: 10n ** 9n, millón: 10n ** 6n,
+  millones: 10n ** 6n,
+};
+/** @type {Record<string, bigint>} */
+const SHORT_SCALES = { k: 1000n, m: 10n ** 6n, mn: 10n ** 6n, b: 10n ** 9n, bn: 10n ** 9n };
+/** @type {Record<string, bigint>} */
+const CHINESE_SCALES = {
+  百: 100n, 千: 1000n, 万: 10n ** 4n, 萬: 10n ** 4n, 亿: 10n ** 8n, 億: 10n ** 8n,
+};
+
+// Parts of several patterns
+const NUMBER = String.raw`\$?(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d`;
+const MONTHS = "January|February|March|April|May|June|July|August|September|October|November"
+  + "|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec";
+const SCALE_WORDS = Object.keys(SCALES).join("|");
+const FUNCTIONS = "sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi";
+const NO_WORD = String.raw`[^\w\u00c0-\u024f\u4e00-\u9fff]`;
+const LINKS = String.raw`(?:\b(?:is|would be|should be|must be|will be|equals|lautet|ist|beträgt`
+  + String.raw`|wäre|est|serait|es|sería)\b(?!n't)|[:=：]|是|为|為)`;
+
 const TOKEN = new RegExp(
-  String.raw`(?<![a-z])[a-z]+(?![a-z])(?:[_^]\s*\{?-?\d+\}?|\d\w*(?:\.\d+)*)|`
-  + String.raw`\^\s*\{?\s*-?\d+\}?|\b(?:step|schritt|étape|paso)\s+\d+|^[ \t]*\d{1,2}[.)`
-  + String.raw`][ \t]+(?=[A-Za-z_]|[*$\\(])|(?<=\n)[ \t]*[-+*][ \t]+(?=\d)|(?<sign>(?<![\w)`
-  + String.raw`}\].%])[-+]\s?|\b(?:minus|negative)\s+)?(?<money>(?:[$€£¥₹]|\b(?:US\$|USD|`
-  + String.raw`EUR|GBP|INR|CNY|RMB|Rs\.?)\s?)\s?)?(?<inner_sign>(?<=[$€£¥₹])-)?(?<digits>`
-  + String.raw`(?:(?<!\d)\d{1,3}(?: \d{3}(?!\d))+|\d+)(?:[.,'\u00a0\u2009\u202f]\d+)*|`
-  + String.raw`(?<![\w.])\.\d+)(?:(?:\s+(?<part>\d+))?\/(?<below>0*[1-9]\d*)(?![\/\d])`
-  + String.raw`(?!\.\d)|e(?<exp>[+-]?\d{1,3})(?!\w)|\s*(?:\\times|\\cdot|[x×*·])`
-  + String.raw`\s*10\s*\^\s*\{?\s*(?<ten>-?\d{1,3})\s*\}?(?![\w.^\/])|\s*\^\s*\{?\s*`
-  + String.raw`(?<power>-?\d{1,3})\s*\}?(?![\w.^\/])|(?<half>\s+and\s+(?:a|one)`
-  + String.raw`[\s-]half\b)?(?:(?:\s+|-|(?<=half))(?<scale>dozen|hundred|thousand|million|`
-  + String.raw`billion|trillion|lakh|crore|tausend|millionen|mio|milliarde|milliarden|mrd|`
-  + String.raw`mille|millions|milliard|milliards|millón|millones)\b|(?<kilo>bn|mn|[kmb])\b|`
-  + String.raw`\s?(?<chinese>[百千万萬亿億]))?)`, "gim");
-const NOT = new RegExp(
-  String.raw`\b(?:not|nicht|pas|不是)\s*$`, "i");
+  String.raw`(?<![a-z])[a-z]+(?![a-z])(?:[_^]\s*\{?-?\d+\}?|\d\w*(?:\.\d+)*)`
+  + String.raw`|\^\s*\{?\s*-?\d+\}?|\b(?:step|schritt|étape|paso)\s+\d+`
+  + String.raw`|^[ \t]*\d{1,2}[.)][ \t]+(?=[A-Za-z_]|[*$\\(])|(?<=\n)[ \t]*[-+*][ \t]+`
+  + String.raw`(?=\d)|(?<sign>(?<![\w)}\].%])[-+]\s?|\b(?:minus|negative)\s+)?(?<money>`
+  + String.raw`(?:[$€£¥₹]|\b(?:US\$|USD|EUR|GBP|INR|CNY|RMB|Rs\.?)\s?)\s?)?(?<inner_sign>`
+  + String.raw`(?<=[$€£¥₹])-)?(?<digits>(?:(?<!\d)\d{1,3}(?: \d{3}(?!\d))+|\d+)`
+  + String.raw`(?:[.,'\u00a0\u2009\u202f]\d+)*|(?<![\w.])\.\d+)(?:(?:\s+(?<part>\d+))?\/`
+  + String.raw`(?<below>0*[1-9]\d*)(?![\/\d])(?!\.\d)|e(?<exp>[+-]?\d{1,3})(?!\w)|\s*`
+  + String.raw`(?:\\times|\\cdot|[x×*·])\s*10\s*\^\s*\{?\s*(?<ten>-?\d{1,3})\s*\}?`
+  + String.raw`(?![\w.^\/])|\s*\^\s*\{?\s*(?<power>-?\d{1,3})\s*\}?(?![\w.^\/])|`
+  + String.raw`(?<half>\s+and\s+(?:a|one)[\s-]half\b)?(?:(?:\s+|-|(?<=half))`
+  + String.raw`(?<scale>${SCALE_WORDS})\b|(?<kilo>bn|mn|[kmb])\b|\s?`
+  + String.raw`(?<chinese>[${Object.keys(CHINESE_SCALES).join("")}]))?)`, "gim");
+const NOT = /\b(?:not|nicht|pas|不是)\s*$/i;
 const GOES_ON = new RegExp(
-  String.raw`^(?:(?!\s*\^\s*\{?\s*\\circ)(?:\s*(?:[-+*\/×·÷^~]\s?(?:\$?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|[a-z]\b|[(\\{])|[-+*\/×÷]\$?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\\(?:times|cdot|div|pm|mp|pmod|mod)|±|`
-  + String.raw`\+\/-|x\s*\d|[+×÷±^]\s*\w)|\s*,\s*(?:and\s+|or\s+|und\s+|et\s+|y\s+)?\$?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|[)$]*\s*(?:%|\\%)?(?:\s+(?!not\b)`
-  + String.raw`[A-Za-z]+)?\s+\(?(?:or|and|to|oder|bis|und|ou|et|à|o|y|a|u)\s+\$?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\s+(?!(?:not|because|since|as|so|for|in|`
-  + String.raw`at|by|on|after|per|of|from|with|when|if)\b)[A-Za-z]+\s+\d|\s*(?:至|到|或|和|或者|`
-  + String.raw`、)\s*\d|分之|\s*(?:%|percent)\s+of\s+(?:the\s+)?\$?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\s+out\s+of\b|\)?\s+(?:times|plus|minus|`
-  + String.raw`divided\s+by|multiplied\s+by)\s+(?:as\b|more\b|\$?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d)|\s+(?:more|less|fewer|greater|smaller|`
-  + String.raw`larger)\s+than\b|\s+(?:squared|cubed|factorial|mil|quarters|thirds|halves)`
-  + String.raw`\b|\s+and\s+(?:a|one|two|three)\b|\d|![.=]|!\s=|_\s*\{?\s*\d|:\d|\s:\s\d|`
-  + String.raw`\(\s*[\d\\a-z]|[\[{]|\s*\)\s*[\^(]|\s*\\(?:pi|sqrt|frac|log|ln|sin|cos|tan|`
-  + String.raw`infty|i\b)|\s?(?:sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi)\b|\s?\\?[∛√]|`
-  + String.raw`(?!(?:st|nd|rd|th|am|pm)\b|[kcm]?m\b|[kmµ]?g\b|[mckd]?l\b|[mµn]?s\b|h\b|`
-  + String.raw`hrs?\b|lbs?\b|oz\b|ft\b|in\b|yd\b|mi\b|t\b|k?w\b|k?v\b|m[lL]\b|[kmgt]b\b|`
-  + String.raw`k?hz\b|kj\b|j\b|kn\b|pa\b|ha\b|mm\b)(?:[a-z]{1,2}\b(?!')|[a-z]\d|[a-z]_|`
-  + String.raw`[a-z]\^)|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.\u00c0-\u024f])|\s(?:n|y|t)\b\s*`
-  + String.raw`(?:[-+*\/^=]|$|\$|\))|\s+[<≤≥≠]|\s+>|\s*\\(?:leq?|geq?|neq?|lt|gt)\b|(?:\s+`
-  + String.raw`(?:January|February|March|April|May|June|July|August|September|October|`
-  + String.raw`November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?,?`
-  + String.raw`(?:\s+\d|\s*$))))`, "i");
+  String.raw`^(?:(?!\s*\^\s*\{?\s*\\circ)(?:\s*(?:[-+*\/×·÷^~]\s?(?:${NUMBER}|[a-z]\b`
+  + String.raw`|[(\\{])|[-+*\/×÷]${NUMBER}|\\(?:times|cdot|div|pm|mp|pmod|mod)|±|\+\/-`
+  + String.raw`|x\s*\d|[+×÷±^]\s*\w)|\s*,\s*(?:and\s+|or\s+|und\s+|et\s+|y\s+)?${NUMBER}`
+  + String.raw`|[)$]*\s*(?:%|\\%)?(?:\s+(?!not\b)[A-Za-z]+)?\s+\(?(?:or|and|to|oder|bis|und`
+  + String.raw`|ou|et|à|o|y|a|u)\s+${NUMBER}|\s+(?!(?:not|because|since|as|so|for|in|at|by`
+  + String.raw`|on|after|per|of|from|with|when|if)\b)[A-Za-z]+\s+\d|\s*(?:至|到|或|和|或者|、)\s*\d`
+  + String.raw`|分之|\s*(?:%|percent)\s+of\s+(?:the\s+)?${NUMBER}|\s+out\s+of\b|\)?\s+(?:times`
+  + String.raw`|plus|minus|divided\s+by|multiplied\s+by)\s+(?:as\b|more\b|${NUMBER})|\s+`
+  + String.raw`(?:more|less|fewer|greater|smaller|larger)\s+than\b|\s+(?:squared|cubed`
+  + String.raw`|factorial|mil|quarters|thirds|halves)\b|\s+and\s+(?:a|one|two|three)\b|\d`
+  + String.raw`|![.=]|!\s=|_\s*\{?\s*\d|:\d|\s:\s\d|\(\s*[\d\\a-z]|[\[{]|\s*\)\s*[\^(]|\s*\\`
+  + String.raw`(?:pi|sqrt|frac|log|ln|sin|cos|tan|infty|i\b)|\s?(?:${FUNCTIONS})\b`
+  + String.raw`|\s?\\?[∛√]|(?!(?:st|nd|rd|th|am|pm)\b|[kcm]?m\b|[kmµ]?g\b|[mckd]?l\b`
+  + String.raw`|[mµn]?s\b|h\b|hrs?\b|lbs?\b|oz\b|ft\b|in\b|yd\b|mi\b|t\b|k?w\b|k?v\b|m[lL]\b`
+  + String.raw`|[kmgt]b\b|k?hz\b|kj\b|j\b|kn\b|pa\b|ha\b|mm\b)(?:[a-z]{1,2}\b(?!')|[a-z]\d`
+  + String.raw`|[a-z]_|[a-z]\^)|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.\u00c0-\u024f])|\s(?:n|y`
+  + String.raw`|t)\b\s*(?:[-+*\/^=]|$|\$|\))|\s+[<≤≥≠]|\s+>|\s*\\(?:leq?|geq?|neq?|lt|gt)\b|`
+  + String.raw`(?:\s+(?:${MONTHS})\b\.?,?(?:\s+\d|\s*$))))`, "i");
 const PART_OF = new RegExp(
-  String.raw`[\w)}\]%][ \t]*(?:[-+*\/×·÷^~]|\\(?:times|cdot|div))[ \t]*[({]?$|(?<![a-z'])`
-  + String.raw`[a-z]\s*[({]\s*$|\^\s*[({]?$|±\s*$|\\(?:pm|mp)\s*$|(?:sqrt|log|ln|sin|cos|`
-  + String.raw`tan|cot|sec|csc|exp|pi)\s*[({]?\s*$|\\(?:sqrt|[dtc]?frac|binom|log|ln|sin|`
-  + String.raw`cos|tan|pi|infty|lfloor|lceil|lvert|sum|prod|leq?|geq?|neq?|lt|gt)\b`
-  + String.raw`(?:\s*\[[^\]]*\])?(?:\s*\{[^{}]*\})?\s*\{?\s*$|\}\s*\{\s*$|√\s*\(?$|\d:$|`
-  + String.raw`\d\s*,\s*$(?<=,)|\b(?:between|either|half\s+of|twice|double|triple|times|`
-  + String.raw`plus|minus|by|zwischen|entre|third\s+of|quarter\s+of|than)\s+(?:the\s+|`
-  + String.raw`all\s+)?[$€£¥₹]?$|[^\s>][ \t]*[<≤≥≠]=?[ \t]*\$?$|\w[ \t]*(?<![-=\/\"])`
-  + String.raw`>=?[ \t]+\$?$|[<>]=$|(?:\b(?:January|February|March|April|May|June|July|`
-  + String.raw`August|September|October|November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
-  + String.raw`Sept?|Oct|Nov|Dec)\.?\s+(?:\d{1,2},?\s+)?$)`, "i");
+  String.raw`[\w)}\]%][ \t]*(?:[-+*\/×·÷^~]|\\(?:times|cdot|div))[ \t]*[({]?$|`
+  + String.raw`(?<![a-z'])[a-z]\s*[({]\s*$|\^\s*[({]?$|±\s*$|\\(?:pm|mp)\s*$|`
+  + String.raw`(?:${FUNCTIONS})\s*[({]?\s*$|\\(?:sqrt|[dtc]?frac|binom|log|ln|sin|cos|tan|pi`
+  + String.raw`|infty|lfloor|lceil|lvert|sum|prod|leq?|geq?|neq?|lt|gt)\b(?:\s*\[[^\]]*\])?`
+  + String.raw`(?:\s*\{[^{}]*\})?\s*\{?\s*$|\}\s*\{\s*$|√\s*\(?$|\d:$|\d\s*,\s*$(?<=,)|\b`
+  + String.raw`(?:between|either|half\s+of|twice|double|triple|times|plus|minus|by|zwischen`
+  + String.raw`|entre|third\s+of|quarter\s+of|than)\s+(?:the\s+|all\s+)?[$€£¥₹]?$`
+  + String.raw`|[^\s>][ \t]*[<≤≥≠]=?[ \t]*\$?$|\w[ \t]*(?<![-=\/\"])>=?[ \t]+\$?$|[<>]=$|`
+  + String.raw`(?:\b(?:${MONTHS})\.?\s+(?:\d{1,2},?\s+)?$)`, "i");
 const JOINS = new RegExp(
-  String.raw`\d\S*(?:\s+[A-Za-z]+)?\s+(?:or|and|to|oder|bis|und|ou|et|à|o|y|a)`
-  + String.raw`\s+[$€£¥₹]?$|\d\s*,\s+(?:and\s+|or\s+)?$`, "i");
-const TAG = new RegExp(
-  String.raw`<[a-z\/][^<>]*>[ \t]*$`, "i");
+  String.raw`\d\S*(?:\s+[A-Za-z]+)?\s+(?:or|and|to|oder|bis|und|ou|et|à|o|y|a)\s+[$€£¥₹]?$`
+  + String.raw`|\d\s*,\s+(?:and\s+|or\s+)?$`, "i");
+const TAG = /<[a-z\/][^<>]*>[ \t]*$/i;
 const SIGNED = new RegExp(
-  String.raw`(?:^|[=:({\[$,~≈>*\x60\"'_]|\b(?:is|be|equals|about|approximately|ist|est|`
-  + String.raw`es))\s*$`);
+  String.raw`(?:^|[=:({\[$,~≈>*\x60\"'_]|\b(?:is|be|equals|about|approximately|ist|est|es))\s*$`);
 const LEADS = new RegExp(
-  String.raw`^(?:[^\w\u00c0-\u024f\u4e00-\u9fff]*(?:(?:about|approx\w*|exactly|precisely|`
-  + String.raw`only|just|roughly|nearly|almost|around|therefore|thus|hence|so|simply|equal|`
-  + String.raw`equals|to|a|an|the|total|of|in|all|is|be|number|value|amount|sum|final|`
-  + String.raw`answer|also|still|now|actually|at|least|most|not|but|it|its|that|which|`
-  + String.raw`rather|it's|text|textbf|mathrm|mathbf|boxed|approx|quad|displaystyle|ist|`
-  + String.raw`est|es|etwa|ungefähr|rund|genau|nur|environ|exactement|aproximadamente|unos|`
-  + String.raw`unas|bei|de|usd|eur|rs|minus|negative|[a-z]\s*=)`
-  + String.raw`\b[^\w\u00c0-\u024f\u4e00-\u9fff]*|\d+(?!\d)`
-  + String.raw`[^\w\u00c0-\u024f\u4e00-\u9fff]*|[a-z](?:\([a-z]\))?\s*=\s*)*)$`, "i");
+  String.raw`^(?:${NO_WORD}*(?:(?:about|approx\w*|exactly|precisely|only|just|roughly`
+  + String.raw`|nearly|almost|around|therefore|thus|hence|so|simply|equal|equals|to|a|an|the`
+  + String.raw`|total|of|in|all|is|be|number|value|amount|sum|final|answer|also|still|now`
+  + String.raw`|actually|at|least|most|not|but|it|its|that|which|rather|it's|text|textbf`
+  + String.raw`|mathrm|mathbf|boxed|approx|quad|displaystyle|ist|est|es|etwa|ungefähr|rund`
+  + String.raw`|genau|nur|environ|exactement|aproximadamente|unos|unas|bei|de|usd|eur|rs`
+  + String.raw`|minus|negative|[a-z]\s*=)\b${NO_WORD}*|\d+(?!\d)${NO_WORD}*|[a-z]`
+  + String.raw`(?:\([a-z]\))?\s*=\s*)*)$`, "i");
 const MEASURED = new RegExp(
-  String.raw`^\s?(?:[€£%°]|(?:euros?|eur|cents?|prozent|dollars?|pesos?|litres?|liters?|`
-  + String.raw`litros?|meters?|metern|mètres?|metros?|stunden?|heures?|horas?|minuten?|`
-  + String.raw`minutos?|grad|kilos?|tonnen?|[kcm]?m|[km]?g|km\/h|ml|cl|l|h|min|dozen|`
-  + String.raw`hundred|thousand|million|billion|trillion|lakh|crore|tausend|millionen|mio|`
-  + String.raw`milliarde|milliarden|mrd|mille|millions|milliard|milliards|millón|millones)`
-  + String.raw`\b)`, "i");
+  String.raw`^\s?(?:[€£%°]|(?:euros?|eur|cents?|prozent|dollars?|pesos?|litres?|liters?`
+  + String.raw`|litros?|meters?|metern|mètres?|metros?|stunden?|heures?|horas?|minuten?`
+  + String.raw`|minutos?|grad|kilos?|tonnen?|[kcm]?m|[km]?g|km\/h|ml|cl|l|h|min`
+  + String.raw`|${SCALE_WORDS})\b)`, "i");
 const OTHER_LANGUAGE = new RegExp(
-  String.raw`\b(?:antwort|réponse|respuesta|und|ist|hat|sind|nicht|ein|eine|einen|mit|`
-  + String.raw`beträgt|insgesamt|les|une|des|dans|donc|pour|avec|los|las|una|por|tiene|`
-  + String.raw`entonces)\b`, "gi");
-const VARIABLE = new RegExp(
-  String.raw`(?<![a-zA-Z'])(?![aIxghlmsX]\b)[a-zA-Z](?![a-zA-Z'(])|\dx(?!\s*\d)`);
-const SEVERAL = new RegExp(
-  String.raw`\bor\b|\boder\b|(?:,|\band)\s*[a-z]\s*$`, "i");
-const ENGLISH = new RegExp(
-  String.raw`^(?:\d+(?:\.\d+)?|\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)$`);
+  String.raw`\b(?:antwort|réponse|respuesta|und|ist|hat|sind|nicht|ein|eine|einen|mit`
+  + String.raw`|beträgt|insgesamt|les|une|des|dans|donc|pour|avec|los|las|una|por|tiene`
+  + String.raw`|entonces)\b`, "gi");
+const VARIABLE = /(?<![a-zA-Z'])(?![aIxghlmsX]\b)[a-zA-Z](?![a-zA-Z'(])|\dx(?!\s*\d)/;
+const SEVERAL = /\bor\b|\boder\b|(?:,|\band)\s*[a-z]\s*$/i;
+const ENGLISH = /^(?:\d+(?:\.\d+)?|\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)$/;
 const SPACED = new RegExp(
   String.raw`^(?:\d{1,3}(?:['\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?|\d{1,3}(?: \d{3}){2,}`
   + String.raw`(?:[.,]\d+)?|\d{1,3} \d{3}[.,]\d+)$`);
-const POINTS = new RegExp(
-  String.raw`^(?:\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,})$`);
-const INDIAN = new RegExp(
-  String.raw`^(?:\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?)$`);
-const COMMA = new RegExp(
-  String.raw`^(?:(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+))$`);
-const ONE_GROUP = new RegExp(
-  String.raw`^(?:[1-9]\d{0,2}[.,]\d{3})$`);
+const POINTS = /^(?:\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,})$/;
+const INDIAN = /^\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?$/;
+const COMMA = /^(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+)$/;
+const ONE_GROUP = /^[1-9]\d{0,2}[.,]\d{3}$/;
 const PLAIN = new RegExp(
-  String.raw`[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?(?: (?!(?:hundred|`
-  + String.raw`dozen|thousand|lakh|crore|squared|cubed|factorial|halves|thirds|quarters|`
-  + String.raw`mille?|milli[a-zó]*|billions?|trillions?|tausend)\b)[a-z]{3,20})?\.?\s*$`);
+  String.raw`[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?(?: (?!(?:hundred|dozen`
+  + String.raw`|thousand|lakh|crore|squared|cubed|factorial|halves|thirds|quarters|mille?`
+  + String.raw`|milli[a-zó]*|billions?|trillions?|tausend)\b)[a-z]{3,20})?\.?\s*$`);
 const MARKER = new RegExp(
-  String.raw`(?<boxed>\\(?:boxed|fbox)\s*\{)|####|(?:\b(?:answer|antwort|r[ée]ponse|`
-  + String.raw`respuesta)\b(?:[^.\n:=：]|\.(?=\d)){0,80}?(?:\b(?:is|would be|should be|`
-  + String.raw`must be|will be|equals|lautet|ist|beträgt|wäre|est|serait|es|sería)\b`
-  + String.raw`(?!n't)|[:=：]|是|为|為)|答案(?:应该|应当|应|就|选)?(?:(?:\b(?:is|would be|should be|`
-  + String.raw`must be|will be|equals|lautet|ist|beträgt|wäre|est|serait|es|sería)\b`
-  + String.raw`(?!n't)|[:=：]|是|为|為)|选)?|(?<=答案)[:：])[\s*:：]*`, "gi");
+  String.raw`(?<boxed>\\(?:boxed|fbox)\s*\{)|####|(?:\b(?:answer|antwort|r[ée]ponse`
+  + String.raw`|respuesta)\b(?:[^.\n:=：]|\.(?=\d)){0,80}?${LINKS}|答案(?:应该|应当|应|就|选)?`
+  + String.raw`(?:${LINKS}|选)?|(?<=答案)[:：])[\s*:：]*`, "gi");
 const SEEKING = new RegExp(
-  String.raw`(?:\b(?:find|get|calculat|determin|comput|obtain|reach|verif|check|confirm|`
-  + String.raw`validat|prov|justif|test|explain|support|round|simplif|express|recheck|`
-  + String.raw`review|prüf|überprüf|bestätig|berechn|find|vérif|contrôl|trouv|comprob|`
-  + String.raw`verific|calcul|encontr)\w*\s+(?:(?:the|an?|our|your|my|this|that|of|if|`
-  + String.raw`whether|der|die|das|la|notre|nuestra|deine|unsere)\s+){0,3}(?:final\s+|`
-  + String.raw`correct\s+)?|(?:检查|验证|验算|检验|核对|求)(?:一下)?)$`, "i");
-const HYPOTHETICAL = new RegExp(
-  String.raw`\b(?:if|suppose|whether|assuming|wenn|falls|si)\s+(?:\w+\s+){0,2}$`, "i");
+  String.raw`(?:\b(?:find|get|calculat|determin|comput|obtain|reach|verif|check|confirm`
+  + String.raw`|validat|prov|justif|test|explain|support|round|simplif|express|recheck`
+  + String.raw`|review|prüf|überprüf|bestätig|berechn|find|vérif|contrôl|trouv|comprob`
+  + String.raw`|verific|calcul|encontr)\w*\s+(?:(?:the|an?|our|your|my|this|that|of|if`
+  + String.raw`|whether|der|die|das|la|notre|nuestra|deine|unsere)\s+){0,3}(?:final\s+`
+  + String.raw`|correct\s+)?|(?:检查|验证|验算|检验|核对|求)(?:一下)?)$`, "i");
+const HYPOTHETICAL = /\b(?:if|suppose|whether|assuming|wenn|falls|si)\s+(?:\w+\s+){0,2}$/i;
 const CHECKS = new RegExp(
-  String.raw`\?|\b(?:check\w*|verif\w*|mak\w+ sense|choices|options|format|key|prüfen|`
-  + String.raw`überprüfen|vérifier|verificar|comprobar|correct|right)\b|检查|验证`, "i");
+  String.raw`\?|\b(?:check\w*|verif\w*|mak\w+ sense|choices|options|format|key|prüfen`
+  + String.raw`|überprüfen|vérifier|verificar|comprobar|correct|right)\b|检查|验证`, "i");
 const JUDGES = new RegExp(
-  String.raw`^(?:[^\w\u00c0-\u024f\u4e00-\u9fff]*(?:(?:indeed|also|in fact|therefore|`
-  + String.raw`thus)\s+)?(?:correct|right|wrong|incorrect|reasonable|valid|verified|`
-  + String.raw`consistent|confirmed|true|false|richtig|falsch|korrekt|correcte?a?|exacte?|`
-  + String.raw`juste|正确|对的|错)\b(?!\s*(?:option\s+|choice\s+)?is\b))`, "i");
+  String.raw`^(?:${NO_WORD}*(?:(?:indeed|also|in fact|therefore|thus)\s+)?(?:correct|right`
+  + String.raw`|wrong|incorrect|reasonable|valid|verified|consistent|confirmed|true|false`
+  + String.raw`|richtig|falsch|korrekt|correcte?a?|exacte?|juste|正确|对的|错)\b(?!\s*`
+  + String.raw`(?:option\s+|choice\s+)?is\b))`, "i");
 const POINTER = new RegExp(
-  String.raw`^(?:[^\w\u00c0-\u024f\u4e00-\u9fff]*(?:(?:as follows|below|the following|`
-  + String.raw`follows|found|obtained|given|here|this|simple|easy|clear|approx|circa|ca|rs|`
-  + String.raw`no|nr|env|aprox|we have|therefore|thus|so)`
-  + String.raw`[^\w\u00c0-\u024f\u4e00-\u9fff]*)*)$`, "i");
-const CORRECTION = new RegExp(
-  String.raw`\b(?:wait|actually|correction|oops|scratch that|mistake|sorry|hold on)\b`, "i");
+  String.raw`^(?:${NO_WORD}*(?:(?:as follows|below|the following|follows|found|obtained`
+  + String.raw`|given|here|this|simple|easy|clear|approx|circa|ca|rs|no|nr|env|aprox|we have`
+  + String.raw`|therefore|thus|so)${NO_WORD}*)*)$`, "i");
+const CORRECTION = /\b(?:wait|actually|correction|oops|scratch that|mistake|sorry|hold on)\b/i;
 const CLAUSE_END = new RegExp(
   String.raw`\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)(?<!\\)(?:[.;](?:\s|$)|(?<!\))!`
-  + String.raw`(?:\s|$)(?!\s*=))|[。；！]|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car|`
-  + String.raw`parce|puisque|porque|ya que|pues)\b|因为|因此|所以)`, "i");
-const NUMBERED = new RegExp(
-  String.raw`^(?:\d{1,2}[.)]\s+[A-Za-z_])`);
-const SYMBOLIC = new RegExp(
-  String.raw`\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b`);
+  + String.raw`(?:\s|$)(?!\s*=))|[。；！]|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car`
+  + String.raw`|parce|puisque|porque|ya que|pues)\b|因为|因此|所以)`, "i");
+const NUMBERED = /^\d{1,2}[.)]\s+[A-Za-z_]/;
+const SYMBOLIC = /\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b/;
 const MAX_ANNOUNCED = 20; // the last ones; a text of nothing else is noise
 const OR = String.raw`(?:\\text\s*\{\s*)?\b(?:or|oder|ou)\b(?:\s*\})?`;
 const AND = String.raw`(?:\\text\s*\{\s*)?(?:[,;]\s*)?\b(?:or|oder|ou|and|und|et)\b(?:\s*\})?|[,;]`;
@@ -183,24 +178,12 @@ const BOX_BEFORE = new RegExp(
 const MAX_RESTATED = 6;
 const RESTATES = /(?:\s*(?:%|°|\p{L}+\.?)){0,2}\s*\((?:[^()\n]*[^()\n\d.])?$/u;
 const CONCLUSION = new RegExp(
-  String.raw`(?:^|[.!?]\s+|\n\s*)(?:so|therefore|thus|hence|altogether|in total)\b([^.!?\n]*)`
-  + String.raw`[.!?\s]*$`, "i");
+  String.raw`(?:^|[.!?]\s+|\n\s*)(?:so|therefore|thus|hence|altogether|in total)\b`
+  + String.raw`([^.!?\n]*)[.!?\s]*$`, "i");
 const MAX_DIGITS = 300; // more are spelt out: no text can make exact arithmetic take for ever
 const UNKNOWN = ""; // a number in a form that is not known, or that has two readings
 const HEADING = /\b([A-Za-z]+):(?=\s)/;
 const RESULT = /= ?(\d+)/g;
-/** @type {Record<string, bigint>} */
-const SCALES = {
-  dozen: 12n, hundred: 100n, thousand: 1000n, million: 10n ** 6n, billion: 10n ** 9n,
-  trillion: 10n ** 12n, lakh: 10n ** 5n, crore: 10n ** 7n, tausend: 1000n, millionen: 10n ** 6n,
-  mio: 10n ** 6n, milliarde: 10n ** 9n, milliarden: 10n ** 9n, mrd: 10n ** 9n, mille: 1000n,
-  millions: 10n ** 6n, milliard: 10n ** 9n, milliards: 10n ** 9n, millón: 10n ** 6n,
-  millones: 10n ** 6n, 百: 100n, 千: 1000n, 万: 10n ** 4n, 萬: 10n ** 4n, 亿: 10n ** 8n,
-  億: 10n ** 8n,
-};
-/** @type {Record<string, bigint>} */
-const SHORT_SCALES = { k: 1000n, m: 10n ** 6n, mn: 10n ** 6n, b: 10n ** 9n, bn: 10n ** 9n };
-
 /** Extractors by the name that trace headers use. */
 export const EXTRACTORS = {
   number: (/** @type {string} */ text) => afterThinking(text, extractNumber),
@@ -479,7 +462,7 @@ function valueOf({ groups }, after, text) {
   }
   if (half) [above, under] = [2n * above + under, 2n * under];
   if (scale) above *= SCALES[scale.toLowerCase()];
-  else if (chinese) above *= SCALES[chinese];
+  else if (chinese) above *= CHINESE_SCALES[chinese];
   else if (kilo) {
     if (money || /k/i.test(kilo)) above *= SHORT_SCALES[kilo.toLowerCase()];
     else if (kilo !== "m") return UNKNOWN;
