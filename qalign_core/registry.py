@@ -287,7 +287,8 @@ def current_name(kind: str, id: str) -> str:
         entry = entries().get((kind, name))
         return name if entry is None else entry.id
 
-    parts = reward_named(id).summed if kind == "rm" else ()
+    named = reward_named(id) if kind == "rm" else None
+    parts = named.weighted if named is not None and named.kind == "sum" else ()
     if all(part.text == current(part.text) for _, part in parts):
         return current(id)
     return " + ".join(f"{weight!r}*{current(part.text)}" for weight, part in parts)
@@ -390,12 +391,10 @@ def load_move(place: str) -> OwnMove:
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
     """Load the reward of `source` under a name, with those options that it has."""
     named = reward_named(source)
-    if named.members:
-        rewards = [_reward(each.text, each.text, options, code) for each in named.members]
-        if named.kind == "min":
-            return LeastReward([(rm, 1.0) for rm in rewards], id=name)
-        weights = [weight for weight, _ in named.summed]
-        return CompositeReward([*zip(rewards, weights, strict=True)], id=name)
+    if named.weighted:
+        combine = LeastReward if named.kind == "min" else CompositeReward
+        pairs = ((_reward(part.text, part.text, options, code), w) for w, part in named.weighted)
+        return combine([*pairs], id=name)
     if (definition := _definition_of(source)) is not None:
         return _reward(definition, name, {**_entry_options("rm", source), **options}, True)
     if options:

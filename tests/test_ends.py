@@ -25,7 +25,7 @@ from qalign_core.chain.merging import collect, gather, merge
 from qalign_core.errors import EngineError, InvalidReward, ModelLoadError
 from qalign_core.models.local.worker import Worker
 from qalign_core.record.runner import record
-from qalign_core.rewards.functions import CompositeReward, FunctionReward, load_name
+from qalign_core.rewards.functions import CompositeReward, FunctionReward, import_object
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
 
@@ -146,7 +146,7 @@ def test_a_file_that_ends_the_interpreter_is_no_reward(tmp_path, line):
     path = tmp_path / "rules.py"
     path.write_text(line)
     with pytest.raises(ModelLoadError, match="a Python file that defines rule was expected"):
-        load_name(f"{path}:rule")
+        import_object(f"{path}:rule")
 
 
 @pytest.mark.parametrize("value", [np.float32(1.5), np.float16(1.5), np.float64(1.5), np.int8(1)])

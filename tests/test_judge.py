@@ -105,7 +105,7 @@ def test_a_weighted_sum_is_written_as_one(name, parts):
 def test_a_rewards_name_is_of_one_kind(name, kind):
     named = reward_named(name)
     assert (named.text, named.kind) == (name, kind)
-    assert bool(named.summed) == (kind == "sum")
+    assert bool(named.weighted) == (kind == "sum")
     assert (named.kind == "lm") == (named.argument == "embedded")
 
 

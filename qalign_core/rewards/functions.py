@@ -25,12 +25,15 @@ from qalign_core.validation import (
 )
 
 
-def load_name(place: str) -> Callable[..., Any]:
-    """A function, class or move of a user's own file, "FILE.py:NAME"; the file is run.
+def import_object(place: str) -> Any:
+    """Run a user's own file, and return its function, its move, or an object of its class.
+
+    Args:
+        place: "FILE.py:NAME"; a class is made without arguments.
 
     Raises:
-        ModelLoadError: there is no such file or name, it is an async function, or running the file
-            failed.
+        ModelLoadError: there is no such file or name, it is an async function, running the file
+            failed, or the class cannot be made.
     """
     path, _, name = place.rpartition(":")
     expected = f"); a Python file that defines {name} was expected"
@@ -40,17 +43,6 @@ def load_name(place: str) -> Callable[..., Any]:
         raise ModelLoadError(f"{path} has no function or class {name}; name one as FILE.py:NAME")
     if iscoroutinefunction(value):
         raise ModelLoadError(f"{name} in {path} is an async function; write it with a plain def")
-    function: Callable[..., Any] = value
-    return function
-
-
-def import_object(place: str) -> Any:
-    """A function of a user's own file, or the object of a class that is made without arguments.
-
-    Raises:
-        ModelLoadError: as `load_name`, or the class cannot be made.
-    """
-    value = load_name(place)
     if not isinstance(value, type):
         return value
     expected = "); a class whose __init__ takes no arguments was expected"

@@ -34,26 +34,24 @@ class RewardName:
             hub id, address), or what its `loader` uses.
         loader: the kind of reward that the prefix refers to; None for the three above.
         argument: the part after the prefix.
-        summed: weight and name of each reward of a sum; each name appears once.
-        least: the rewards of which the least counts.
+        weighted: weight and name of each reward that it combines; each name appears once.
     """
 
     text: str
     kind: Literal["sum", "min", "model", "text", "lm", "code"]
     loader: RewardKind | None = None
     argument: str = ""
-    summed: tuple[tuple[float, "RewardName"], ...] = ()
-    least: tuple["RewardName", ...] = ()
+    weighted: tuple[tuple[float, "RewardName"], ...] = ()
 
     @property
     def parts(self) -> tuple[tuple[float, "RewardName"], ...]:
         """The rewards of a sum with their weights; of any other name itself, of weight 1."""
-        return self.summed or ((1.0, self),)
+        return self.weighted if self.kind == "sum" else ((1.0, self),)
 
     @property
     def members(self) -> tuple["RewardName", ...]:
         """The rewards that it is made of; none of a single one."""
-        return self.least or tuple(part for _, part in self.summed)
+        return tuple(part for _, part in self.weighted)
 
 
 @lru_cache(maxsize=1024)
@@ -71,14 +69,14 @@ def reward_named(text: str) -> RewardName:
         parts = [*dict.fromkeys(part.strip() for part in several[2].split(","))]
         if len(parts) > MAX_PARTS or not all(parts):
             raise _wrong_number(several[1], text)
-        names = tuple(map(_single, parts))
-        if several[1] == "min":
-            return RewardName(text, "min", least=names)
-        return RewardName(text, "sum", summed=tuple((1 / len(names), name) for name in names))
+        is_min = several[1] == "min"
+        weight = 1.0 if is_min else 1 / len(parts)
+        weighted = tuple((weight, _single(part)) for part in parts)
+        return RewardName(text, "min" if is_min else "sum", weighted=weighted)
     weights: dict[str, float] = {}
     for part in _PLUS.split(text.strip()):
-        weighted = _WEIGHTED.fullmatch(part)
-        weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
+        match = _WEIGHTED.fullmatch(part)
+        weight, name = (float(match[1]), match[2]) if match else (1.0, part)
         weights[name] = weights.get(name, 0.0) + weight
     if len(weights) > MAX_PARTS or not all(is_finite(weight) for weight in weights.values()):
         raise InvalidSetting(
@@ -86,8 +84,8 @@ def reward_named(text: str) -> RewardName:
         )
     if weights == {text: 1.0}:
         return _single(text)
-    summed = tuple((weight, _single(name)) for name, weight in weights.items())
-    return RewardName(text, "sum", summed=summed)
+    weighted = tuple((weight, _single(name)) for name, weight in weights.items())
+    return RewardName(text, "sum", weighted=weighted)
 
 
 def _wrong_number(name: str, text: str) -> InvalidSetting:
