@@ -18,28 +18,26 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
     """
     of_lm = ("id", "max_new_tokens", "encode", "extend")
     for model, what, names in ((lm, "language", of_lm), (rm, "reward", ("id", "score"))):
-        kind = model if isinstance(model, type) else type(model)
+        name = f"the {what} model {type(model).__name__}"
         if isinstance(model, type):
-            raise ModelContractError(f"the {what} model is the class {kind.__name__}; make one")
+            raise ModelContractError(f"the {what} model is the class {model.__name__}; make one")
         if isinstance(model, str):
             raise ModelContractError(
                 f"the {what} model is the text {short_repr(model)}; load_{what}_model loads one"
             )
         if isfunction(model) and what == "reward":
             raise ModelContractError("the reward model is a function; wrap it in FunctionReward")
-        if lacks := next((name for name in names if not hasattr(model, name)), ""):
+        if lacks := next((each for each in names if not hasattr(model, each)), ""):
+            raise ModelContractError(f"{name} has no {lacks}; it needs {', '.join(names)}")
+        method = names[-1]
+        if not iscoroutinefunction(getattr(model, method)):
             raise ModelContractError(
-                f"the {what} model {kind.__name__} has no {lacks}; it needs {', '.join(names)}"
-            )
-        if not iscoroutinefunction(getattr(model, names[-1])):
-            raise ModelContractError(
-                f"{names[-1]} of the {what} model {kind.__name__} is a plain function, a coroutine "
-                f"was expected; write `async def {names[-1]}`"
+                f"{method} of {name} is a plain function, a coroutine was expected; write "
+                f"`async def {method}`"
             )
         if not is_text(model.id):
             raise ModelContractError(
-                f"id of the {what} model {kind.__name__} is {short_repr(model.id)}; a text that "
-                "UTF-8 can encode was expected"
+                f"id of {name} is {short_repr(model.id)}; a text that UTF-8 can encode was expected"
             )
     if iscoroutinefunction(lm.encode):
         raise ModelContractError(f"encode of {lm.id} is a coroutine; write `def encode`")

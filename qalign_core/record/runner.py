@@ -175,9 +175,8 @@ async def _side_by_side(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
 ) -> AsyncIterator[Draw]:
     async def pool() -> AsyncIterator[ScoredResponse]:
-        BACKGROUND.set(
-            True
-        )  # `merge` runs the pool in its own task, so the chains keep their priority
+        # `merge` runs the pool in its own task, so the chains keep their priority
+        BACKGROUND.set(True)
         async for sample in _samples(lm, rm, run, known, _AHEAD_IN_BACKGROUND):
             yield sample
 

@@ -120,11 +120,9 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
         elif not _begins(content, header):
             raise InvalidSetting(f"{path} is not a trace; give another path, or an empty folder")
         file.truncate(end)
-        longer = known is not None and grows(known.header, header)
-        if known is not None and longer:
-            known = replace(known, header=header, end=None)
         trace_file = TraceFile(path, file, known or Trace(header))
-        if known is None or longer:
+        if known is None or grows(known.header, header):
+            trace_file.known = replace(trace_file.known, header=header, end=None)
             trace_file.write(header_line(header))
         yield trace_file
 

@@ -222,7 +222,7 @@ _ANSWER = (
 )  # fmt: skip
 _MARKER = re.compile(rf"(?P<boxed>\\(?:boxed|fbox)\s*\{{)|####|{_ANSWER}", re.IGNORECASE)
 _CHOICE_MARKER = re.compile(
-    rf"(?P<boxed>\\(?:boxed|fbox)\s*\{{)|####|{_ANSWER}"
+    rf"{_MARKER.pattern}"
     r"|\b(?:my|final|correct|right|best|true|richtige|korrekte|bonne|correcta)\s+(?:option|choice|statement"
     r"|letter|auswahl|lösung)\s*(?:is|ist|est|[:：])[\s*:：]*"
     r"|\b(?:option|choice|opción|opcion|elección|alternativa)\s+(?:correcte|correcta|juste|exacte)"

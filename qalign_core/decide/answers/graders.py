@@ -43,11 +43,6 @@ class Grader:
     extract: AnswerExtractor
     same: Callable[[str, str], bool] = same_answer
 
-    @property
-    def title(self) -> str:
-        """The name for display: for a file, without its folder."""
-        return title_of(self.name)
-
     def is_right(self, answer: str | None, reference: str) -> bool:
         """True if an answer equals one of the right ones; None, no answer, never does."""
         return answer is not None and any(self.same(answer, each) for each in references(reference))
