@@ -30,8 +30,8 @@ from qalign_core.record.format import parse_trace, trace_lines
 from qalign_core.record.store import load_trace
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import _read_own
-from qalign_core.rewards import served as served_rm
 from qalign_core.rewards.names import reward_named
+from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Limits, Run
 from qalign_study.measure.results import pack, unpack
 from qalign_study.sets.folder import header_json, read_set_header
@@ -210,6 +210,7 @@ AT = ModelEndpoint(
 SERVED_LM, LLAMA_CPP = (
     kind(AT, id="m") for kind in (served_lm.ServedLanguageModel, served_lm.LlamaCppLanguageModel)
 )
+SERVED_RM = ServedRewardModel(AT, id="m")
 
 
 def read_text(answer: Any) -> None:
@@ -236,7 +237,7 @@ def test_what_servers_answer(
         (partial(LLAMA_CPP._read, SENT, 10, frozenset[int]()), of_llama_cpp),
         (served_lm._read_props, props),
         (served_lm._read_settings, sampled),
-        (served_rm._read, scored, 3, "http://h"),
+        (partial(SERVED_RM._read, 3), scored),
         (read_text, {"choices": [{**CHOICE, "text": text}]}),
         (read_card, card),
     ):

@@ -118,7 +118,14 @@ class Pretrained(ABC):
         with _parsed_once(file):
             config = cls._read_config(folder, name, file)
             dtype = _choose_dtype(dtype, device, config, name, file)
-            cls._check_size(folder, name, file, config, dtype, device, options)
+            # weights and what it keeps must fit; a GGUF file becomes float32 before anything else
+            n_weights = n_stored(folder) if file is None else file.n_parameters
+            weights = n_weights * _BYTES["float32" if file else dtype]
+            position = _kept_width(config) * _BYTES["float32" if dtype == "int8" else dtype]
+            kept = options.get("rows", cls.rows) * options.get("window", cls.window) * position
+            _check_memory(weights, kept + options["cache_bytes"], name, dtype, device)
+            if weights >= _SLOW:
+                tell(f"reading {_gib(weights)} of {name}")
             model = cls._read_model(folder, name, file, dtype)
             text = _text(folder, name, chat_template, one_message=one_message, thinking=thinking)
         model = model.to(device).eval().requires_grad_(False)
@@ -158,27 +165,6 @@ class Pretrained(ABC):
             config = AutoConfig.from_pretrained(**locate(folder), trust_remote_code=False)
         _check_kind(cls.kind, _auto_class(cls.kind), config, name, is_file=file is not None)
         return config
-
-    @classmethod
-    def _check_size(
-        cls,
-        folder: Path,
-        name: str,
-        file: GGUFFile | None,
-        config: Any,
-        dtype: str,
-        device: str,
-        options: Mapping[str, Any],
-    ) -> None:
-        """Refuse a model that does not fit the memory, with the keys and values that it keeps."""
-        # transformers converts a GGUF file to float32 before anything else
-        n_weights = n_stored(folder) if file is None else file.n_parameters
-        weights = n_weights * _BYTES["float32" if file else dtype]
-        position = _kept_width(config) * _BYTES["float32" if dtype == "int8" else dtype]
-        kept = options.get("rows", cls.rows) * options.get("window", cls.window) * position
-        _check_memory(weights, kept + options["cache_bytes"], name, dtype, device)
-        if weights >= _SLOW:
-            tell(f"reading {_gib(weights)} of {name}")
 
     @classmethod
     def _read_model(cls, folder: Path, name: str, file: GGUFFile | None, dtype: str) -> Any:

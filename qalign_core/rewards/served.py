@@ -6,7 +6,7 @@ of the last id, whatever it is (transformers takes the last that is not padding)
 """
 
 import math
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from qalign_core.errors import InvalidReward, ModelContractError, ModelLoadError
@@ -38,14 +38,14 @@ class ServedRewardModel(TemplatedRewardModel, Served):
         self._at = endpoint
 
     async def _logit(self, ids: tuple[int, ...]) -> float:
-        return await self._at.server.post(_PATH, self._body(ids), self._reader(len(ids)))
+        return await self._at.server.post(_PATH, self._body(ids), partial(self._read, len(ids)))
 
     def probe(self) -> None:
         """Score a conversation too: what is given must be the raw logit."""
         super().probe()
         ids = self._text.conversation(_PROBE, "Yes.")
         raw, squashed = (
-            self._at.server.ask(_PATH, self._body(ids, activation), self._reader(len(ids)))
+            self._at.server.ask(_PATH, self._body(ids, activation), partial(self._read, len(ids)))
             for activation in (False, True)
         )
         if math.isclose(raw, squashed, rel_tol=1e-9):
@@ -57,33 +57,30 @@ class ServedRewardModel(TemplatedRewardModel, Served):
     def _body(self, ids: tuple[int, ...], activation: bool = False) -> dict[str, Any]:
         return {"model": self._at.card.name, "input": [list(ids)], "use_activation": activation}
 
-    def _reader(self, n_sent: int) -> Callable[[Any], float]:
-        return lambda answer: _read(answer, n_sent, self._at.server.address)
+    def _read(self, n_sent: int, answer: Any) -> float:
+        """The one score of an answer, checked against what was sent.
 
-
-def _read(answer: Any, n_sent: int, address: str) -> float:
-    """The one score of an answer, checked against what was sent.
-
-    Raises:
-        TransientError: it did not come through whole.
-        ModelContractError: the server scored something else.
-        InvalidReward: it is not one number.
-    """
-    with expect("a score"):
-        (scored,), usage = answer["data"], answer["usage"]
-        scores, n_read = scored["probs"], usage["prompt_tokens"]
-    if n_read != n_sent:
-        raise ModelContractError(
-            f"{address} read {short_repr(n_read)} ids where {n_sent} were sent; a server that "
-            "changes or cuts a conversation cannot be used"
-        )
-    n = len(scores) if isinstance(scores, list) else 0
-    if n != 1:
-        raise InvalidReward(
-            f"{address} has {n} outputs, but a reward model has 1; serve another model"
-        )
-    if not is_finite(scores[0]):
-        raise InvalidReward(
-            f"{address} gave {short_repr(scores[0])}; one finite number was expected"
-        )
-    return float(scores[0])
+        Raises:
+            TransientError: it did not come through whole.
+            ModelContractError: the server scored something else.
+            InvalidReward: it is not one number.
+        """
+        address = self._at.server.address
+        with expect("a score"):
+            (scored,), usage = answer["data"], answer["usage"]
+            scores, n_read = scored["probs"], usage["prompt_tokens"]
+        if n_read != n_sent:
+            raise ModelContractError(
+                f"{address} read {short_repr(n_read)} ids where {n_sent} were sent; a server that "
+                "changes or cuts a conversation cannot be used"
+            )
+        n = len(scores) if isinstance(scores, list) else 0
+        if n != 1:
+            raise InvalidReward(
+                f"{address} has {n} outputs, but a reward model has 1; serve another model"
+            )
+        if not is_finite(scores[0]):
+            raise InvalidReward(
+                f"{address} gave {short_repr(scores[0])}; one finite number was expected"
+            )
+        return float(scores[0])

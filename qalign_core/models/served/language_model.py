@@ -188,11 +188,9 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             return
         self._processed = True
         try:
-            body, read = (
-                self._body(sent, _PROBED, 0),
-                partial(self._read, sent, _PROBED, frozenset()),
-            )
-            log_probs = ask(self._path, {**body, "top_k": 1}, read).log_probs
+            body = {**self._body(sent, _PROBED, 0), "top_k": 1}
+            read = partial(self._read, sent, _PROBED, frozenset())
+            log_probs = ask(self._path, body, read).log_probs
         except ModelLoadError:  # a server may refuse to tell
             log_probs = ()
         self._processed = all(log_p > -1e-6 for log_p in log_probs) if log_probs else None
