@@ -132,21 +132,20 @@ def unpack(path: str | Path) -> Results:
     Raises:
         InvalidTrace: there are no results at `path`, or they cannot be read.
     """
-    place = str(path)
-    arrays = read_arrays(Path(path), place)
+    arrays = read_arrays(Path(path))
     try:
-        header = read_set_header(str(arrays["header"]), place)
+        header = read_set_header(str(arrays["header"]), str(path))
         results = Results(header, tuple(_records(arrays, _columns(header))))
         _check_problems(results)
         return results
     except KeyError as error:
         raise InvalidTrace(
-            f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
+            f"{path} has no {error}, as results of version {VERSION} do; evaluate again"
         ) from error
     except InvalidTrace:
         raise
     except (ValueError, IndexError) as error:
-        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
+        raise InvalidTrace(f"cannot read results from {path}: {first_line(error)}") from error
 
 
 def pack(results: Results, path: str | Path) -> Path:
@@ -331,12 +330,11 @@ _PIECE = 4096  # unpacked whole, 1 MB can become some GB whatever its size is sa
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_arrays(path: Path, place: str) -> dict[str, Array]:
+def read_arrays(path: Path) -> dict[str, Array]:
     """Every array of an `.npz` file by its name, read only; no member is unpickled.
 
     Raises:
-        InvalidTrace: it is none, an array is not what its header says, or all are too large; the
-            message names `place`.
+        InvalidTrace: it is none, an array is not what its header says, or all are too large.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(read_file(path, MAX_BYTES))) as archive:
@@ -352,7 +350,7 @@ def read_arrays(path: Path, place: str) -> dict[str, Array]:
     except Exception as error:  # zipfile, its unpackers and numpy have a dozen kinds
         reason = getattr(error, "strerror", None) or first_line(error)
         raise InvalidTrace(
-            f"cannot read results from {place} ({reason}); give the folder of an evaluation, or a "
+            f"cannot read results from {path} ({reason}); give the folder of an evaluation, or a "
             "file of its --pack"
         ) from error
 
