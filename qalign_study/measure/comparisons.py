@@ -173,10 +173,8 @@ def ladder(comparison: Comparison, budget: Budget = "flops", rungs: int = 24) ->
     """Cuts of increasing size up to the full one, evenly on a logarithmic scale, no two alike.
 
     Raises:
-        InvalidSetting: nothing was drawn on one of the sides, or fewer than one rung.
+        InvalidSetting: nothing was drawn on one of the sides.
     """
-    if rungs < 1:
-        raise InvalidSetting(f"a ladder needs at least one rung, got {rungs}")
     chain, pool = _spent(comparison)
     full = full_cut(comparison, budget)
     if budget == "samples":
