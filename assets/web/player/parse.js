@@ -196,12 +196,10 @@ function readLine(trace, line) {
   if (x.type === "sample") {
     needField(trace, x.n === trace.base.length && x.n < LIMITS.steps, "n");
     needField(trace, isNumber(x.reward), "reward");
-    readAnswer(trace, x);
-    needLogProbs(trace, x);
+    readDraw(trace, x);
     trace.base.push(x.reward);
     if (x.log_probs) trace.tilts.push(tilt(trace, sum(x.log_probs)));
     trace.alone.push(x.answer ?? null);
-    needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
     const length = x.cost?.[0] ?? x.tokens?.length ?? 0;
     trace.lengths.push(length);
     trace.spent.push((trace.spent.at(-1) ?? 0) + length);
@@ -256,25 +254,18 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 const tilt = ({ header }, logProb) => (header.sharpness - 1) * logProb;
 
 /**
- * Log-probabilities are one for each of the line's tokens, or there are none.
+ * Check what the lines of steps and samples may have: an answer, a cost, and log-probabilities, one
+ * for each of the line's tokens. What the grader decided of the answer is kept.
  * @param {Trace} trace
  * @param {any} x
  */
-function needLogProbs(trace, x) {
-  const logProbs = x.log_probs;
-  const n = (x.tokens?.length ?? 0) + (x.kept_again ?? 0);
-  const each = isList(logProbs, isLogProb, LIMITS.tokens) && logProbs.length === n;
-  needField(trace, logProbs == null || each, "log_probs");
-}
-
-/**
- * Check a line's answer, and keep what the grader decided of it.
- * @param {Trace} trace
- * @param {any} x
- */
-function readAnswer(trace, x) {
+function readDraw(trace, x) {
   needField(trace, x.answer == null || isText(x.answer), "answer");
   needField(trace, x.right == null || typeof x.right === "boolean", "right");
+  needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
+  const n = (x.tokens?.length ?? 0) + (x.kept_again ?? 0);
+  const each = isList(x.log_probs, isLogProb, LIMITS.tokens) && x.log_probs.length === n;
+  needField(trace, x.log_probs == null || each, "log_probs");
   keepVerdict(trace, x);
 }
 
@@ -316,12 +307,10 @@ function checkStep(trace, x, t, old) {
   const texts = isList(x.pieces, isText, LIMITS.tokens) && lengths.includes(x.pieces.length);
   needField(trace, texts, "pieces");
   needField(trace, refused || isNumber(x.reward), "reward");
-  needLogProbs(trace, x);
   needField(trace, isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
   needField(trace, typeof x.accepted === "boolean", "accepted");
   needField(trace, refused || typeof x.finished === "boolean", "finished");
-  readAnswer(trace, x);
-  needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
+  readDraw(trace, x);
 }
 
 /**
