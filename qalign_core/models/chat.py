@@ -74,18 +74,6 @@ class Text:
                 )
         return self.tokenize(rendered)
 
-    def scored(self, prompt: str, response: Response, *, as_ids: bool = False) -> tuple[int, ...]:
-        """Ids of prompt and response as a reward model reads them.
-
-        Args:
-            prompt: the user's text.
-            response: its text is rendered again, unless `as_ids`.
-            as_ids: keep the LM's own ids, EOS included, where they decode to the response's text.
-        """
-        if as_ids and self.decode(response.tokens) == response.text:
-            return self.prompt(prompt) + response.tokens
-        return self.conversation(prompt, response.text)
-
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Ids of a text as it stands: names of special tokens are read, none is added."""
         return tuple(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])

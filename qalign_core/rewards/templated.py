@@ -42,8 +42,11 @@ class TemplatedRewardModel(ABC):
         return check_reward(await self._logit(ids), response, self)
 
     def render(self, prompt: str, response: Response) -> tuple[int, ...]:
-        """The ids that are scored."""
-        return self._text.scored(prompt, response, as_ids=self._score_ids)
+        """Return the ids to score: of the text, rendered again, or with `score_ids` the LM's."""
+        text = self._text
+        if self._score_ids and text.decode(response.tokens) == response.text:
+            return text.prompt(prompt) + response.tokens
+        return text.conversation(prompt, response.text)
 
     @abstractmethod
     async def _logit(self, ids: tuple[int, ...]) -> float:

@@ -93,19 +93,15 @@ class Int8Product:
 
 def _exact_parts(weight: Tensor) -> tuple[Tensor, ...]:
     """A weight [out, in] cut so that all sums are whole numbers of float32; mostly one part."""
-    for n in range(1, weight.shape[1] + 1):
-        parts: tuple[Tensor, ...] = weight.chunk(n, 1)
-        if all(_largest_sum(part) * 2 * MIDDLE < 2**24 for part in parts):
-            break
-    return parts
+    cuts = (weight.chunk(n, 1) for n in range(1, weight.shape[1] + 1))
+    return next(parts for parts in cuts if all(map(_is_exact, parts)))
 
 
-def _largest_sum(weight: Tensor) -> int:
-    """An upper bound on the sum of a row's absolute values; exact for long rows."""
-    longest: int = 127 * weight.shape[1]
-    if longest * 2 * MIDDLE < 2**24:
-        return longest
-    return int(weight.abs().sum(1, dtype=torch.int32).max())
+def _is_exact(weight: Tensor) -> bool:
+    """True if every product of digits with a row is a whole number that float32 has."""
+    most = 2**24 // (2 * MIDDLE)  # of the sum of a row's absolute values
+    is_short = 127 * weight.shape[1] < most
+    return is_short or int(weight.abs().sum(1, dtype=torch.int32).max()) < most
 
 
 def _in_parts(pack: Pack) -> Pack:
