@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import gradio as gr
 
+from components.common.options import PLAIN
+
 SCRIPT = """
 const button = element.querySelector("button");
 button.addEventListener("click", () => {
@@ -25,8 +27,7 @@ def fold(title: str, elem_id: str) -> Iterator[None]:
         f"{title}</button>",
         js_on_load=SCRIPT,
         elem_classes="q-fold",
-        apply_default_css=False,
-        padding=False,
+        **PLAIN,
     )
     with gr.Column(elem_id=elem_id, elem_classes="q-folded"):
         yield

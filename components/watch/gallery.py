@@ -16,6 +16,7 @@ from typing import Any
 
 import gradio as gr
 
+from components.common.options import PLAIN
 from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
 from qalign_core.messages import question_of
@@ -174,8 +175,7 @@ def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
         js_on_load=SCRIPT,
         entries=[asdict(entry) for entry in gallery().values()],
         server_functions=server_functions(recorded),
-        apply_default_css=False,
-        padding=False,
+        **PLAIN,
     )
 
 
