@@ -65,7 +65,7 @@ class RunForm:
     """
 
     def __init__(self, start: Run, runs: Runs, *, page: str) -> None:
-        self._start, self._runs, self._page = start.within(runs.limits), runs, page
+        self.start, self.runs, self.page = start.within(runs.limits), runs, page
         self.widgets: dict[str, Any] = {}
 
     def values(self) -> list[Any]:
@@ -79,9 +79,9 @@ class RunForm:
     def watch(self, demo: gr.Blocks, **more: Any) -> None:
         """Tell the page's script what the widgets hold, and a page's own `more`, when one moves."""
         widgets, names = [*self.values(), *more.values()], self.names(*more)
-        js = f"(...values) => QAlignShell.settings('{self._page}', {names}, values)"
+        js = f"(...values) => QAlignShell.settings('{self.page}', {names}, values)"
         gr.on([widget.change for widget in widgets], None, widgets, js=js)
-        first = f"(...values) => QAlignShell.first('{self._page}', {names}, values)"
+        first = f"(...values) => QAlignShell.first('{self.page}', {names}, values)"
         demo.load(None, widgets, js=first)
 
     @property
@@ -93,9 +93,9 @@ class RunForm:
         """Make the widgets of these settings in the current context."""
         for name in names:
             if name == "rm":
-                offer, options = self._runs.offer, self._common_options(name)
+                offer, options = self.runs.offer, self._common_options(name)
                 self.widgets |= reward_widgets(
-                    self._start.rm, offer, f"{self._page}-second", **options
+                    self.start.rm, offer, f"{self.page}-second", **options
                 )
             else:
                 self.widgets[name] = self._widget(name)
@@ -125,25 +125,25 @@ class RunForm:
         if extractor == default_extractor(run.prompt) or extractor not in ANSWERS.values():
             extractor = USUAL
         values["extractor"] = extractor
-        values |= {"reference": run.reference or "", **reward_values(run.rm, self._runs.offer)}
+        values |= {"reference": run.reference or "", **reward_values(run.rm, self.runs.offer)}
         return {widget: values[name] for name, widget in self.widgets.items()}
 
     def _common_options(self, name: str) -> dict[str, Any]:
         """Return the options that every widget of a setting has."""
-        return {"label": label_of(name), "elem_id": f"{self._page}-{name.replace('_', '-')}"}
+        return {"label": label_of(name), "elem_id": f"{self.page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
         metadata, options = Run.settings()[name].metadata, self._common_options(name)
-        value, kind = getattr(self._start, name), Run.kinds()[name]
+        value, kind = getattr(self.start, name), Run.kinds()[name]
         if name == "lm":
-            return model_list(self._runs.offer, "lm", value, **options)
+            return model_list(self.runs.offer, "lm", value, **options)
         if name == "extractor":
             options["info"] = "open-ended: the most typical text is chosen"
             return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **options)
         options["info"] = metadata["help"]
         if metadata["choices"]:
             return gr.Dropdown(list(metadata["choices"]), value=value, filterable=False, **options)
-        cap = getattr(self._runs.limits, metadata["cap"]) if metadata["cap"] else None
+        cap = getattr(self.runs.limits, metadata["cap"]) if metadata["cap"] else None
         if name == "prompt":
             options["info"] = (
                 "The 0.9M model was trained on such story problems and short writing tasks."

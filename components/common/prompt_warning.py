@@ -6,18 +6,18 @@ import gradio as gr
 
 from components.common.form import RunForm
 from components.common.options import PLAIN, PRIVATE
-from components.session.offer import Offer
 from qalign_core.registry import entries, is_foreign
 
 
-def add_prompt_warning(row: gr.Row, form: RunForm, offer: Offer) -> None:
+def add_prompt_warning(row: gr.Row, form: RunForm) -> None:
     """Fill a row, hidden at first, that shows itself while the form's prompt is foreign to its LM.
 
     Args:
         row: its place on the page.
-        form: with a prompt, a language model and a reward model.
-        offer: the models of this server; the first that was made for any text is one press away.
+        form: with a prompt, a language model and a reward model. The server's first model that was
+            made for any text is one press away.
     """
+    offer = form.runs.offer
     prompt, lm, rm = (form.widgets[name] for name in ("prompt", "lm", "rm"))
     able = offer.for_any_text("lm")
     with row:

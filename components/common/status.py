@@ -82,13 +82,3 @@ def next_problem(
     status = Status("idle", f"Next run: {prompt}")
     line = gr.skip() if is_active(value) else status_value(status)
     return prompt, answer, extractor, line
-
-
-def stale_line(page: str) -> gr.HTML:
-    """A line that scripts fill when the settings are no longer those of the run that is shown."""
-    return gr.HTML(
-        html_template='<p role="status"></p>',
-        elem_id=f"{page}-stale",
-        elem_classes="q-stale",
-        apply_default_css=False,
-    )

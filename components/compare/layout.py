@@ -9,10 +9,9 @@ from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import list_kinds
 from components.common.options import PLAIN
-from components.common.pick import describe_models, pick_row, place_rest
-from components.common.prompt_warning import add_prompt_warning
+from components.common.pick import connect_models, pick_row, place_rest
 from components.common.saving import file_saver, save_line
-from components.common.status import stale_line, status_line, status_value
+from components.common.status import status_line, status_value
 from components.session.runs import Runs, Status
 from qalign_core.run import Run
 from qalign_study.export.dictionary import with_terms
@@ -96,12 +95,9 @@ def build_controls(start: Run, runs: Runs, sets: Iterable[str]) -> Controls:
         new = gr.Button("New problem", elem_id="compare-new")
         status = status_line(status_value(IDLE))
     form = RunForm(start, runs, page="compare")
-    pick_row(form, "compare", start.beta)
-    stale_line("compare")
-    foreign = gr.Row(visible=False, elem_classes="q-foreign")
+    warning = pick_row(form)
     budget, kind = _fold(form, sets)
-    describe_models(form, runs)
-    add_prompt_warning(foreign, form, runs.offer)
+    connect_models(form, warning)
     return Controls(run, stop, new, status, form, budget, kind)
 
 
@@ -136,10 +132,9 @@ def build_results(page: gr.Column) -> Results:
         panel = gr.HTML(
             value="",
             html_template='<div class="qc-host"></div>',
-            apply_default_css=False,
-            padding=False,
             js_on_load=PANEL,
             elem_id="compare-panel",
+            **PLAIN,
         )
         curves_note = gr.HTML("", elem_id="compare-note", **PLAIN)
         curves = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)

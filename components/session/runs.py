@@ -109,12 +109,12 @@ class Feed:
         """Say what a load does now; called from its thread."""
         self.status = Status("loading", f"Loading: {what}…")
 
-    async def step(self, n: int = 1) -> None:
-        """Count steps for the rate, and let the other runs have their turn."""
+    async def step(self) -> None:
+        """Count a step for the rate, and let the other runs have their turn."""
         now = time.monotonic()
         if not self.n_steps:
             self._since = now
-        self.n_steps += n
+        self.n_steps += 1
         elapsed = now - self._since
         pace = self.n_steps / max(elapsed, 0.3)
         rate = f", {pace:.0f} steps per second" if elapsed > 0.3 and pace >= 1.5 else ""

@@ -12,9 +12,8 @@ import gradio as gr
 
 from components.common.form import RunForm, with_labels
 from components.common.options import PLAIN, PRIVATE, on_link
-from components.common.pick import describe_models, pick_row
-from components.common.prompt_warning import add_prompt_warning
-from components.common.status import next_problem, stale_line, status_value, stop_run
+from components.common.pick import connect_models, pick_row
+from components.common.status import next_problem, status_value, stop_run
 from components.session.drawing import BrowserReply, draw_run, header_for_browser
 from components.session.links import from_query, linked
 from components.session.offer import describe_load
@@ -196,15 +195,12 @@ def build_watch_page(
     with gr.Column(elem_id="watch"):
         bar = build_bar()
         form = RunForm(start, runs, page="watch")
-        pick_row(form, "watch", start.beta)
-        stale_line("watch")
-        foreign = gr.Row(visible=False, elem_classes="q-foreign")
+        warning = pick_row(form)
         name = trace.name if trace else "Recorded run"
         player = chain_player(text, name, [diagnose, link_of, page_parts, *text_functions(runs)])
         gallery_list(folders)
     drawer = build_drawer(form, sets)
-    describe_models(form, runs)
-    add_prompt_warning(foreign, form, runs.offer)
+    connect_models(form, warning)
     header_line = gr.HTML("", html_template="", js_on_load=FILLER, visible="hidden", **PLAIN)
     handlers = Handlers(runs, sets, start, form, bar.status, gr.Textbox(visible=False))
     connect_form(handlers, header_line)
