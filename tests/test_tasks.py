@@ -198,3 +198,20 @@ def test_a_file_that_describes_no_set_is_refused_in_one_sentence(tmp_path, was, 
     with pytest.raises(InvalidTask, match=sentence) as refused:
         load_problems(described(tmp_path, ROWS, DESCRIPTION.replace(was, now)))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("story,eggs\nTwo boxes, 6 eggs each,12\n", "row 0 has 3 fields.*2 columns.*quotes"),
+        ("story,eggs\n\n'Six.',6\nAnn\n", "row 1 has 1 fields"),
+        ("story,eggs,eggs\nTwo boxes,12,6\n", "two columns are called 'eggs'"),
+    ],
+)
+def test_a_table_whose_fields_are_not_those_of_its_columns_is_refused(table, sentence, tmp_path):
+    (tmp_path / "eggs.csv").write_text(table)
+    (tmp_path / "eggs.toml").write_text(
+        'rows = "eggs.csv"\ntemplate = "<{story}> How many?"\nanswer = "eggs"\n'
+    )
+    with pytest.raises(InvalidTask, match=sentence):
+        load_problems(tmp_path / "eggs.toml")

@@ -71,20 +71,33 @@ def _parsed(file: Path, content: bytes) -> Iterator[Row]:
         if file.suffix == ".csv":
             head = text.partition("\n")[0]
             # nine of MMLU-Redux's files have semicolons
-            delimiter = max(",;", key=head.count)
-            rows: Any = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+            rows: Any = list(_csv_rows(text, max(",;", key=head.count)))
         elif file.suffix == ".json":
             rows = from_json(text)
         else:
             rows = [from_json(line) for line in text.split("\n") if line.strip()]
     except (ValueError, csv.Error) as error:
         raise InvalidTask(
-            f"{file} cannot be read ({error}); give .jsonl, .json or .csv as the set's "
-            "authors publish it"
+            f"{file} cannot be read ({error}); give .jsonl, .json or .csv with one row per problem"
         ) from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InvalidTask(f"{file} is not a list of rows; give the official file")
     return iter(rows)
+
+
+def _csv_rows(text: str, delimiter: str) -> Iterator[Row]:
+    """The rows of a table, each with one field a column: a comma without quotes shifts columns."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    head = next(reader, [])
+    if twice := [name for k, name in enumerate(head) if name and name in head[:k]]:
+        raise ValueError(f"two columns are called {twice[0]!r}")
+    for number, fields in enumerate(filter(None, reader)):
+        if len(fields) != len(head):
+            raise ValueError(
+                f"row {number} has {len(fields)} fields, and the first line {len(head)} columns; "
+                f"put a text with {delimiter!r} in quotes"
+            )
+        yield dict(zip(head, fields, strict=True))
 
 
 def problem_of(row: Row, number: int, table: Table, *, seed: int, place: str) -> dict[str, Any]:
