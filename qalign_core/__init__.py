@@ -12,14 +12,14 @@ Suggested order of reading:
 2. `types`: responses, proposals and steps.
 3. `chain/moves/suffix`, `chain/moves/choices`: the proposal, and the randomness that it draws.
 4. `chain/sampling`: drawing and scoring a response.
-5. `target`, `chain/kernel`: the log ratio of two texts, and the rule that accepts a proposal.
+5. `target`, `chain/acceptance`: the log ratio of two texts, and the rule that accepts a proposal.
 6. `decide/rules`: choosing an answer from states or samples.
 7. `run`, `record/runner`: the settings of a run, and drawing it into a trace.
 """
 
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.concurrent import run_chains, sample_iid
-from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import collect, iterate
 from qalign_core.decide.methods import (
     Decision,

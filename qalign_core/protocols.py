@@ -29,7 +29,8 @@ class LanguageModel(Protocol):
     Optional attributes, used where present: `n_parameters: int` (for FLOPs),
     `sampling: Sampling` and `revision: str` (for the header of a trace),
     `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
-    must say of it, such as that it is approximate).
+    must say of it, such as that it is approximate), `spare_rows: int` (of a batch that runs; the
+    suffixes of coming steps are then drawn early).
 
     Optional methods: `score_tokens(prompt_ids, tokens, *, top, first=0)` returns a `TokenScore` per
     token of a given text, starting at `first`; the moves entropy and block need it. Block also
@@ -60,7 +61,8 @@ class LanguageModel(Protocol):
         Args:
             prompt_ids: what `encode` returned.
             prefix: the kept ids, without EOS; fewer than `max_new_tokens`.
-            seed: 64-bit address of the randomness; the same seed gives the same response.
+            seed: 64 bits for this call; the same seed gives the same response. A chain derives
+                them from the run's seed, the chain, the step and the role of the draw.
 
         Returns:
             prefix + new ids, at least one new, at most `max_new_tokens` in all; with `log_probs` of

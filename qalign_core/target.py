@@ -63,10 +63,11 @@ class Target:
         return self.sharpness != 1.0
 
     def log_ratio(self, new: Scored, old: Scored) -> NDArray[Any]:
-        """Return the natural log of `pi(y')/pi(y) * p(y)/p(y')`; elementwise for arrays.
+        """Return the natural log of `w(y')/w(y)` with `w = pi/p_LM`; elementwise for arrays.
 
-        This is `(r' - r)/beta + (sharpness - 1)(log p' - log p)`. The factor p(y)/p(y') comes from
-        the proposals, which the model draws. At sharpness 1 no log-probability is read.
+        This is `(r' - r)/beta + (sharpness - 1)(log p' - log p)`. The LM draws every proposal, so
+        p_LM cancels in the acceptance probability, and a move adds only its own correction. At
+        sharpness 1 no log-probability is read.
 
         Raises:
             InvalidSetting: a reward or a required log-probability is not finite.

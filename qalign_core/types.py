@@ -96,9 +96,10 @@ class Proposal:
 
     Attributes:
         response: `y'`.
-        kept: number of its first ids that were kept from the state.
-        log_correction: terms that add up to the log of the move's correction.
-        kept_again: number of its last ids that were also kept.
+        kept: length of the prefix that was kept from the state.
+        log_correction: terms that add up to `log q(y|y')/q(y'|y)` without the LM's factor
+            p(y)/p(y'), which cancels; for the paper's move `log |y| - log |y'|`.
+        kept_again: length of the end of the state that was also kept.
         move: the name of the move, if a mixture chose it.
     """
 
@@ -144,7 +145,7 @@ class Step:
     Attributes:
         chain: number of the chain within its run.
         t: number of the step, 0 to T.
-        index: the first `index` ids of `current` were kept.
+        index: length of the prefix of `current` that was kept.
         current: the state before the step.
         proposal: the candidate state; `current` itself if the move made no proposal.
         log_alpha: natural log of the acceptance probability, <= 0.

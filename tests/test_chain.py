@@ -24,7 +24,7 @@ from qalign_core import (
     run_chains,
     sample_iid,
 )
-from qalign_core.chain.kernel import accepts
+from qalign_core.chain.acceptance import accepts
 from qalign_core.chain.moves.choices import draw_index
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError

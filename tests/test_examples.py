@@ -17,7 +17,7 @@ MODULES = [
 REQUIRED = {
     f"qalign_core.{name}"
     for name in (
-        *("target", "chain.kernel", "chain.moves.suffix", "chain.randomness", "move_spec"),
+        *("target", "chain.acceptance", "chain.moves.suffix", "chain.randomness", "move_spec"),
         *("messages", "run", "record.trace", "decide.rules", "rewards.kinds"),
         *("decide.answers.extraction", "decide.answers.equality"),
     )

@@ -14,7 +14,7 @@ from toys import ToyLM, ToyRM
 from components.session.runs import Runs
 from components.session.user_text import MAX_WORDS
 from components.watch.inside import MAX_TEXTS, text_functions
-from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.chat import rounded

@@ -20,8 +20,8 @@ from components.session.links import linked
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.concurrent import sample_iid
-from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.mixture import Mixture
 from qalign_core.chain.moves.suffix import Suffix, length_ratio

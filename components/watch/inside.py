@@ -19,7 +19,7 @@ from components.session.user_text import (
     read_words,
     score_text,
 )
-from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import score
 from qalign_core.errors import InvalidSetting

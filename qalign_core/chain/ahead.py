@@ -1,10 +1,10 @@
 """Draw the suffixes of coming steps early, in the batch of the present one.
 
-A suffix is a function of its seed and of the ids before it. If a coming step keeps no more ids than
-every step that is still undecided, these ids are known, unless the state's length changes. Those of
-the next two steps are also known if the steps before them are rejected. Otherwise the plan assumes
-that suffixes which were drawn early will be accepted. A wrong guess costs time and never changes a
-number: a suffix is used only for the seed and the ids that it was drawn for.
+A suffix depends only on its seed, which is known beforehand, and on its prefix. The prefix of a
+coming step is known if it is no longer than that of any step which is still undecided. Otherwise it
+is guessed: for the next two steps, that the steps before them will be rejected; for later ones,
+that suffixes which are drawn already will be accepted. A wrong guess costs time and never changes a
+number: a suffix is used only for the seed and the prefix that it was drawn for.
 
 This pays for a large model, which reads all its weights for each new token of a batch, whether the
 batch has 1 row or 8.
@@ -25,14 +25,15 @@ from qalign_core.types import Response
 STEPS = 8
 """Steps that are planned, the present one included."""
 
-REJECTED = 2
-"""Coming steps whose suffix is drawn although earlier steps must be rejected for it to be used."""
+MAX_REJECTED = 2
+"""Coming steps whose suffix is drawn on the guess that all steps before them are rejected."""
 
 
 class Ahead:
-    """A language model for one chain of suffix moves, with suffixes of coming steps.
+    """A wrapper of the chain's language model, which may draw suffixes of coming steps early.
 
-    Only a model with `spare_rows` draws early, in the background and on these rows.
+    It does so only for a model with `spare_rows`, in the background and on these rows; for any
+    other model it forwards every call unchanged.
 
     Args:
         lm: draws the suffixes; its other attributes are those of this object too.
@@ -92,7 +93,7 @@ class Ahead:
         for t in range(self._t, min(self._t + STEPS, self._last + 1)):
             address = replace(self._address, t=t)
             index = draw_index(len(tokens), address.derive_uniform("index"))
-            if index > known and t > self._t + REJECTED:
+            if index > known and t > self._t + MAX_REJECTED:
                 continue
             known = min(known, index)
             if t == self._t:

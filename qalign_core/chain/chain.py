@@ -11,12 +11,13 @@ proposals of later steps early; that saves time and changes no number.
 
 import math
 from collections.abc import AsyncIterator
+from typing import Any
 
 import numpy as np
 
+from qalign_core.chain.acceptance import accepts, log_acceptance, log_uniform
 from qalign_core.chain.ahead import Ahead
 from qalign_core.chain.checks import check_log_probs, check_models, check_seed
-from qalign_core.chain.kernel import accepts, log_acceptance, log_uniform
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move, name_of, needs_log_probs
@@ -43,38 +44,38 @@ async def step(
     """Take one step of the chain: make a proposal, score it, accept or reject it.
 
     Args:
-        choices: the randomness of this step and its access to the language model.
+        choices: the random draws of this step, those from the language model included.
         rm: reward model.
         prompt: the user's text.
         target: the distribution that the chain samples.
         move: makes the proposal.
         state: the state before the step, with its reward in raw RM units.
     """
-    proposal = await move.propose(choices, state.response)  # Eq. 4
-    if isinstance(proposal, NoProposal):  # its correction is log 0: rejected, the state repeats
-        new, cost, refused = state, choices.cost, proposal
+    result = await move.propose(choices, state.response)  # Eq. 4
+    if isinstance(result, NoProposal):  # its correction is log 0: rejected, the state repeats
+        candidate, cost, refused = state, choices.cost, result
     else:
-        new = await score(
-            rm, prompt, choices.prompt_ids, proposal.response, kept=proposal.kept, cost=choices.cost
+        candidate = await score(
+            rm, prompt, choices.prompt_ids, result.response, kept=result.kept, cost=choices.cost
         )
-        cost, refused = new.cost, None
-    correction = proposal.log_correction
-    log_alpha = log_acceptance(target, new=new, old=state, log_correction=correction)  # Eq. 8
+        cost, refused = candidate.cost, None
+    correction = result.log_correction
+    log_alpha = log_acceptance(target, new=candidate, old=state, log_correction=correction)  # Eq. 8
     log_u = log_uniform(choices.address.derive_uniform("accept"))
     return Step(
         chain=choices.address.chain,
         t=choices.address.t,
-        index=proposal.kept,
+        index=result.kept,
         current=state,
-        proposal=new,
+        proposal=candidate,
         log_alpha=float(log_alpha),
         log_u=log_u,
         accepted=bool(accepts(log_alpha, log_u)),
         cost=cost,
-        kept_again=proposal.kept_again,
+        kept_again=result.kept_again,
         log_correction=float(sum(np.asarray(correction))),
         refused=refused,
-        move=proposal.move or name_of(move),
+        move=result.move or name_of(move),
     )
 
 
@@ -85,11 +86,13 @@ async def run_chain(
     *,
     steps: int,
     seed: int,
+    beta: float | None = None,
+    sharpness: float = 1.0,
     target: Target | None = None,
     move: Move | str = SUFFIX,
     chain: int = 0,
     start: Step | None = None,
-    **target_settings: float,
+    **former: float,
 ) -> AsyncIterator[Step]:
     """Run one Metropolis-Hastings chain and yield its steps, t = 0..steps, as they happen.
 
@@ -98,14 +101,15 @@ async def run_chain(
         rm: reward model.
         prompt: the user's text.
         steps: number T of proposals, >= 0.
-        seed: seed of the addressed randomness.
-        target: the distribution that the chain samples. A sharper target and block moves need the
-            LM's log-probabilities.
+        seed: seed of the run (`chain.randomness`).
+        beta, sharpness: of the target that the chain samples; a target sharper than the paper's
+            needs the LM's log-probabilities, and so do block moves.
+        target: the same as an object, instead of beta and sharpness.
         move: makes the proposals; an object or a name (`qalign_core.move_spec`).
         chain: number of this chain; chains with different numbers are independent.
         start: the last step of an interrupted run with the same settings; the steps after it are
             yielded, identical to those of an uninterrupted run.
-        target_settings: `beta` and `sharpness` of the target, instead of `target`.
+        former: earlier names of these settings.
 
     Yields:
         Step: frozen; the proposal is kept even if it was rejected.
@@ -115,9 +119,11 @@ async def run_chain(
     """
     check_models(lm, rm)
     check_seed(seed)
-    if target is not None and target_settings:
+    settings: dict[str, Any] = {"beta": beta, "sharpness": sharpness, **rename_settings(former)}
+    if target is None:
+        target = Target(**settings)
+    elif settings != {"beta": None, "sharpness": 1.0}:
         raise InvalidSetting("give either a target or its beta and sharpness, got both")
-    target = target or Target(**rename_settings(target_settings))
     if isinstance(move, str):
         move = move_of(parse_moves(move), lm)
     check_count("steps", steps, 0)
@@ -126,17 +132,18 @@ async def run_chain(
     ahead = Ahead(lm, prompt_ids, address, steps if name_of(move) == SUFFIX else 0)
     choices = StepChoices(ahead, prompt_ids, address)
     if start is None:
-        draft = await draw(lm, rm, prompt, prompt_ids, seed=address.derive("suffix"))
+        # the suffix of an empty prefix is the whole response
+        initial = await draw(lm, rm, prompt, prompt_ids, seed=address.derive("suffix"))
         start = Step(
             chain=chain,
             t=0,
             index=0,
-            current=draft,
-            proposal=draft,
+            current=initial,
+            proposal=initial,
             log_alpha=0.0,
             log_u=-math.inf,
             accepted=True,
-            cost=draft.cost,
+            cost=initial.cost,
         )
         yield start
     state = start.state

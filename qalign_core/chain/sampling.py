@@ -10,7 +10,7 @@ from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Cost, Response, ScoredResponse
 
 
-async def extend(
+async def draw_suffix(
     lm: LanguageModel,
     prompt_ids: Sequence[int],
     prefix: Sequence[int],
@@ -19,9 +19,18 @@ async def extend(
     log_probs: Sequence[float] = (),
     until: frozenset[int] = frozenset(),
 ) -> Response:
-    """Draw the rest of a response after `prefix` (Eq. 4), or up to an id, and check it.
+    """Draw the rest of a response after `prefix` (Eq. 4), to its end or an id of `until`.
 
-    `log_probs` are the log-probabilities of the prefix, returned when it was drawn.
+    Args:
+        lm: language model, as sampled.
+        prompt_ids: token ids of the prompt.
+        prefix: the ids that are kept.
+        seed: of this draw.
+        log_probs: of the prefix, as they were returned when it was drawn.
+        until: ids that end the draw.
+
+    Returns:
+        the whole response, checked.
 
     Raises:
         ModelContractError: the LM broke its contract.
@@ -44,9 +53,10 @@ async def score(
     kept: int = 0,
     cost: Cost | None = None,
 ) -> ScoredResponse:
-    """Score a response whose first `kept` ids the RM has already read.
+    """Score the whole response.
 
-    `cost` is what the response cost the LM, by default the ids after the first `kept`.
+    `kept` and `cost` affect only the cost that is recorded: a reward model need not read the first
+    `kept` ids again, and `cost` is that of the LM, by default the ids after the first `kept`.
 
     Raises:
         InvalidReward: the RM did not return one finite number.
@@ -65,5 +75,5 @@ async def draw(
         ModelContractError: the LM broke its contract.
         InvalidReward: the RM did not return one finite number.
     """
-    response = await extend(lm, prompt_ids, (), seed=seed)
+    response = await draw_suffix(lm, prompt_ids, (), seed=seed)
     return await score(rm, prompt, prompt_ids, response)

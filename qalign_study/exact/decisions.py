@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from qalign_core.chain.kernel import accepts, log_acceptance
+from qalign_core.chain.acceptance import accepts, log_acceptance
 from qalign_core.decide.arrays import vote
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.choices import draw_index
 from qalign_core.chain.moves.move import Move
 from qalign_core.chain.moves.suffix import length_ratio

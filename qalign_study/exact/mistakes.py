@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.move import Choices, MoveResult
 from qalign_core.target import Scored, Target

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.move import Move, Proposal
 from qalign_core.chain.randomness import StepAddress

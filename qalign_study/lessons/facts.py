@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 
 from qalign_core.assets import ASSETS
-from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.decide.methods import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax

@@ -1,4 +1,4 @@
-"""The choices of one step of a chain: addressed randomness, model draws, and their cost."""
+"""The random draws of one step of a chain: seeded integers, suffixes of the LM, and their cost."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 from qalign_core.chain.checks import check_log_probs
 from qalign_core.chain.moves.entropy import Entropies
 from qalign_core.chain.randomness import StepAddress
-from qalign_core.chain.sampling import extend
+from qalign_core.chain.sampling import draw_suffix
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Cost, Response
@@ -31,11 +31,14 @@ def draw_index(length: int, u: float) -> int:
 
 
 class StepChoices:
-    """The choices of one step: the same for the same address, state and models, at any time.
+    """All random draws of one step, and the tokens that they cost the language model.
+
+    A draw depends on the address of the step, its role, the state and the models alone, so a step
+    can be repeated at any time.
 
     Attributes:
         prompt_ids: token ids of the prompt.
-        address: seed, chain and number of the step.
+        address: seed of the run, number of the chain, number of the step.
         max_new_tokens: the limit `L` on the length of a response, EOS included.
         cost: tokens of the LM so far.
     """
@@ -82,7 +85,7 @@ class StepChoices:
         """Keep the first `kept` ids of `y`; draw the rest, to the end or an id of `until`."""
         prefix, log_probs = y.tokens[:kept], y.log_probs[:kept]
         seed = self.address.derive(self._role(role))
-        response = await extend(
+        response = await draw_suffix(
             self._lm, self.prompt_ids, prefix, seed=seed, log_probs=log_probs, until=until
         )
         self.cost += Cost(generated=len(response) - kept)
