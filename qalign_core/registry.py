@@ -15,7 +15,7 @@ import tomllib
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
@@ -175,14 +175,19 @@ def entries() -> dict[tuple[str, str], Entry]:
 
 
 def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
-    tables = tomllib.loads(read_file(path, MAX_BYTES).decode())
+    tables = tomllib.loads(read_file(path, MAX_BYTES).decode("utf-8-sig"))
     by_id = {}
     for kind in ("lm", "rm"):
-        for number, table in enumerate(tables.pop(kind, []), start=1):
+        listed = tables.pop(kind, [])
+        if not isinstance(listed, list):
+            raise ValueError(f"{kind!r} is not a list; write [[{kind}]] above every entry")
+        for number, table in enumerate(listed, start=1):
             try:
                 entry = _entry(kind, {**more, **table})
             except (TypeError, ValueError) as error:
                 raise ValueError(f"[[{kind}]] number {number}: {error}") from error
+            if (kind, entry.id) in by_id:
+                raise ValueError(f"two [[{kind}]] have the id {short_repr(entry.id)}")
             by_id[kind, entry.id] = entry
     if tables:
         raise ValueError(f"{next(iter(tables))!r} is neither [[lm]] nor [[rm]]")
@@ -191,10 +196,13 @@ def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
 
 def _entry(kind: str, values: dict[str, Any]) -> Entry:
     if "sampling" in values:
+        _check_fields(Sampling, values["sampling"])
         values["sampling"] = check_sampling(Sampling(**values["sampling"]))
     if "former" in values:
         values["aliases"] = values.pop("former")
-    entry = Entry(kind=kind, **{"title": values.get("id"), **values})
+    values = {"kind": kind, "title": values.get("id"), **values}
+    _check_fields(Entry, values)
+    entry = Entry(**values)
     for name, annotation in get_type_hints(Entry).items():
         if name != "sampling":
             value = read_field({name: getattr(entry, name)}, name, annotation)
@@ -203,15 +211,23 @@ def _entry(kind: str, values: dict[str, Any]) -> Entry:
     return entry
 
 
+def _check_fields(kind: type[Entry | Sampling], values: dict[str, Any]) -> None:
+    """Raise ValueError for a field that one of this kind does not have, or that is missing."""
+    defaults = {each.name: each.default for each in fields(kind)}
+    if unknown := [name for name in values if name not in defaults]:
+        raise ValueError(f"{short_repr(unknown[0])} is not one of its fields")
+    if missing := [n for n, value in defaults.items() if value is MISSING and n not in values]:
+        raise ValueError(f"{missing[0]!r} is missing")
+
+
 def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
     try:
         by_id = _read(path, status="tested", own=True)
         _check_sums(by_id)
     except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, unknown fields
-        reason = first_line(error).replace("Entry.__init__() got an", "an")
         raise ModelLoadError(
-            f"QALIGN_REGISTRY={path!s:.200} cannot be read ({reason:.200}); it needs [[lm]] and "
-            "[[rm]] tables like assets/registry.toml"
+            f"QALIGN_REGISTRY={path!s:.200} cannot be read ({first_line(error):.200}); it needs "
+            "[[lm]] and [[rm]] tables like assets/registry.toml"
         ) from error
     folder = path.parent.resolve()
     return {key: replace(e, source=_resolve(folder, e.source)) for key, e in by_id.items()}

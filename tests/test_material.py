@@ -73,6 +73,17 @@ def test_the_example_of_the_documents_is_a_folder_without_faults(tone):
     assert short > hedged
 
 
+def test_files_that_people_write_may_begin_with_a_byte_order_mark(tone):
+    (tone / "rows.csv").write_text("story\nSix.\n")
+    (tone / "rows.toml").write_text('rows = "rows.csv"\ntemplate = "<{story}> How many?"\n')
+    for path in tone.iterdir():
+        if path.name != "mine.jsonl":  # which a program writes
+            path.write_text("\ufeff" + path.read_text("utf-8"), encoding="utf-8")
+    material = load_material([tone])
+    assert material.faults == ()
+    assert [problem.prompt for problem in material.sets["rows"]] == ["Six. How many?"]
+
+
 def test_own_material_is_in_the_lists(tone):
     rows = [{"prompt": "One and one?", "answer": "2"}, {"prompt": "Which?", "answer": "B",
              "extractor": "choice"}]  # fmt: skip

@@ -225,7 +225,7 @@ class Source:
         self._lines: dict[tuple[str, ...], int] = {}
         self._faults: list[tuple[int, str]] = []
         try:
-            text = read_file(path, MAX_BYTES).decode()
+            text = read_file(path, MAX_BYTES).decode("utf-8-sig")
             self._lines = _find_lines(text)
             self.data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

@@ -129,7 +129,7 @@ def _kind_of(path: Path) -> str:
     if path.name == REGISTRY:
         return "registry"
     try:
-        return "set" if "template" in tomllib.loads(path.read_text("utf-8")) else "lesson"
+        return "set" if "template" in tomllib.loads(path.read_text("utf-8-sig")) else "lesson"
     except ValueError:  # the fault is named when it is read as a lesson
         return "lesson"
 

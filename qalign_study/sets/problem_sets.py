@@ -157,7 +157,7 @@ def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
     advice = "give the name of a set or the path of a file of JSON lines"
     try:
         with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
-            text = read_file(path).decode()
+            text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidTask(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
@@ -209,7 +209,7 @@ def parse_problems(
         if not line.strip():
             continue
         place = f"{name}, line {number}"
-        problem = _parse(line.removeprefix("\ufeff"), len(problems), place, code)
+        problem = _parse(line, len(problems), place, code)
         if problem.id in seen:
             raise InvalidTask(
                 f"{place}: the id {short_repr(problem.id)} is that of line {seen[problem.id]}; "
