@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 
 import pytest
 from browser import ROOT
+from refusals import refuse_command
 from traces import HOSTILE, hostile_trace, toy_trace
 
 from components.site import write_site
@@ -143,11 +144,11 @@ def test_the_command_writes_the_page_and_says_what_is_wrong_in_one_sentence(tmp_
         (RECORDED, out / "page.html"),
     ):
         capsys.readouterr()
-        assert main(["export", str(trace), "--html", str(target)]) == 2
-        error = capsys.readouterr().err
-        assert error.startswith("qalign: ")
-        assert (target if trace == RECORDED else trace).name in error
-        assert error.count("\n") == 1
+        refuse_command(
+            capsys,
+            ["export", str(trace), "--html", str(target)],
+            (target if trace == RECORDED else trace).name,
+        )
 
 
 FULL = """

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from folder_client import PROBLEMS, RUN, TOTAL, fill
 from forks import Program
+from refusals import refusal, refuse_command
 from toys import ToyLM, ToyRM
 
 from qalign_core import load_trace
@@ -284,9 +285,8 @@ def test_a_problem_that_has_only_the_shorter_run_is_not_finished(tmp_path):
 def test_files_that_are_not_ours_are_never_changed(tmp_path, name, content, sentence):
     (tmp_path / "answers.jsonl").write_bytes(b"mine")
     (tmp_path / name).write_bytes(content)
-    with pytest.raises((InvalidSetting, InvalidTrace), match=sentence) as error:
+    with refusal((InvalidSetting, InvalidTrace), match=sentence):
         fill(tmp_path)
-    assert "\n" not in str(error.value)
     assert (tmp_path / name).read_bytes() == content
     assert (tmp_path / "answers.jsonl").read_bytes() == b"mine"
 
@@ -295,8 +295,7 @@ def test_a_run_into_the_folder_of_its_own_problem_file_spares_it(tmp_path, capsy
     mine = tmp_path / "problems.jsonl"
     mine.write_text('{"note": "kept", "prompt": "How many?", "answer": 1}\n')
     command = ["run", "--prompts", str(mine), "--steps", "1", "--out", str(tmp_path)]
-    assert main(command) == 2
-    assert "was not written by this program; use another folder" in capsys.readouterr().err
+    refuse_command(capsys, command, "was not written by this program; use another folder")
     assert "kept" in mine.read_text("utf-8")
 
 
@@ -375,9 +374,8 @@ def test_a_set_that_was_changed_after_the_run_is_not_graded_by_it(whole, tmp_pat
 def test_what_is_no_folder_of_results_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "set.json").write_bytes(content)
-    with pytest.raises(InvalidTrace, match=str(tmp_path)) as error:
+    with refusal(InvalidTrace, match=str(tmp_path)):
         load_results(tmp_path)
-    assert "\n" not in str(error.value)
 
 
 def test_the_command_line_runs_a_set_and_goes_on(tmp_path, capsys):
@@ -385,8 +383,7 @@ def test_the_command_line_runs_a_set_and_goes_on(tmp_path, capsys):
     lines = [{"prompt": "Tom has 5 eggs. How many?", "answer": 5}, {"prompt": "Write: eggs."}]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     command = ["run", "--prompts", str(prompts), "--steps", "4", "--chains", "2"]
-    assert main(command) == 2
-    assert "--out FOLDER" in capsys.readouterr().err
+    refuse_command(capsys, command, "--out FOLDER")
     command += ["--out", str(tmp_path / "out")]
     assert main(command) == 0
     first = capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import pytest
+from refusals import refusal
 from toys import ToyLM
 
 from qalign_core import registry
@@ -156,9 +157,8 @@ async def test_two_preferences_steer_at_once(tmp_path):
 def test_a_file_without_the_function_is_refused(tmp_path, code, name, sentence):
     file = tmp_path / "rules.py"
     file.write_text(code)
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, sentence):
         registry.load_reward_model(f"{file}:{name}", code=True)
-    assert sentence in str(raised.value)
 
 
 async def test_a_function_that_fails_is_one_sentence(tmp_path):
@@ -186,11 +186,8 @@ async def test_whatever_a_function_does_is_one_short_line(tmp_path, code, senten
     file = tmp_path / "rules.py"
     file.write_text(f"def f(prompt, response): {code}")
     rm = registry.load_reward_model(f"{file}:f", code=True)
-    with pytest.raises(InvalidReward) as raised:
+    with refusal(InvalidReward, sentence, most=200):
         await rm.score("x", RESPONSE)
-    assert sentence in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert len(str(raised.value)) < 200
 
 
 def test_a_file_is_run_for_its_user_only(tmp_path):

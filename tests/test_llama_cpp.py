@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from fake_server import EOS, IDS, FakeLlamaCpp
+from refusals import refusal
 from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
@@ -33,13 +34,6 @@ def server(folder):
 def connect(server, limit=14, **options):
     where = {"tokenizer": str(server.root), "sampling": Sampling(max_new_tokens=limit)}
     return ServedLanguageModel.connect(server.address, **{**QUICK, **where, **options})
-
-
-def sentence(raised):
-    message = str(raised.value)
-    assert "\n" not in message
-    assert len(message) < 400
-    return message
 
 
 async def test_ids_go_both_ways_and_the_eos_counts(server):
@@ -89,9 +83,8 @@ async def test_every_sampler_is_named_so_that_no_option_of_the_server_leaks_in(s
 )
 def test_a_server_that_samples_otherwise_than_it_is_asked_to_is_refused(server, fixed, words):
     server.fixed = fixed
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, words):
         connect(server)
-    assert words in sentence(raised)
 
 
 async def test_what_either_side_takes_for_an_end_is_one(server, folder):
@@ -122,9 +115,8 @@ async def test_a_response_with_a_token_of_which_nothing_is_told_has_no_log_proba
 async def test_given_ids_are_not_weighed_and_no_block_is_rewritten(server):
     lm = connect(server)
     for ask in (lambda: lm.delimiters("a"), lambda: asyncio.run(lm.score_tokens((1,), (70,)))):
-        with pytest.raises(ModelContractError, match="probabilities of given tokens") as raised:
+        with refusal(ModelContractError, match="probabilities of given tokens"):
             await asyncio.to_thread(ask)
-        sentence(raised)
 
 
 @pytest.mark.parametrize("fault", ["503", "500", "half", "html", "lost ids", "aborted"])
@@ -150,9 +142,8 @@ async def test_what_will_not_pass_is_not_tried_again(server, fault, words):
     lm = connect(server)
     server.bodies.clear()
     server.lasting = fault
-    with pytest.raises(ModelContractError) as raised:
+    with refusal(ModelContractError, words):
         await lm.extend(lm.encode(PROMPT), (), seed=1)
-    assert words in sentence(raised)
     assert len(server.bodies) == 1
 
 
@@ -160,16 +151,14 @@ def test_its_tokenizer_must_be_named_and_its_own(server):
     from qalign_core.assets import ASSETS
 
     for tokenizer in (None, str(ASSETS / "models" / "lm")):
-        with pytest.raises(ModelLoadError, match="--lm-tokenizer") as raised:
+        with refusal(ModelLoadError, match="--lm-tokenizer"):
             connect(server, tokenizer=tokenizer)
-        sentence(raised)
 
 
 def test_it_is_no_reward_model(server, folder):
     server.lasting = "404"  # what llama.cpp answers to /classify
-    with pytest.raises(ModelLoadError, match="runner pooling") as raised:
+    with refusal(ModelLoadError, match="runner pooling"):
         ServedRewardModel.connect(server.address, tokenizer=str(folder), **QUICK)
-    sentence(raised)
 
 
 def test_an_address_or_an_entry_of_ones_own_registry_names_it(

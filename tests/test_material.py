@@ -14,6 +14,7 @@ import httpx
 import pytest
 from browser import ROOT
 from forks import START_APP, Program
+from refusals import refuse_command
 
 from components.common.form import USUAL
 from components.common.new_problem import list_kinds
@@ -226,8 +227,7 @@ def test_a_new_lesson_runs_and_a_check_reports_every_fault_with_its_line(tmp_pat
     assert main(["lesson", "check", str(path)]) == 1
     (line,) = capsys.readouterr().out.splitlines()  # and none for the stops that follow it
     assert "there is no recorded run 'wach'" in line
-    assert main(["lesson", "new", "x.txt"]) == 2
-    assert "got x.txt; use x.toml" in capsys.readouterr().err
+    refuse_command(capsys, ["lesson", "new", "x.txt"], "got x.txt; use x.toml")
     assert main(["lesson", "check", str(tmp_path / "none.toml")]) == 1
     assert "cannot be read" in capsys.readouterr().out
 

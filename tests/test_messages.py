@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from refusals import refusal
 from tiny_models import save
 from toys import ToyLM, ToyRM
 
@@ -77,9 +78,8 @@ def test_a_users_words_cannot_pose_as_a_conversation():
     ],
 )
 def test_what_is_no_conversation_gets_one_sentence(messages, sentence):
-    with pytest.raises(InvalidPrompt, match=sentence) as raised:
+    with refusal(InvalidPrompt, match=sentence):
         format_prompt(messages)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_prompt_that_only_begins_as_a_list_of_messages_is_refused():

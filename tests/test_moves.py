@@ -17,6 +17,7 @@ from finite import TableReward, correlated_reward, letters
 from forks import Program
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 from scipy.stats import chisquare
 from toys import PROMPT, ToyLM
 
@@ -453,9 +454,8 @@ def test_a_mix_is_read_once_into_a_value():
              "block()+suffix", "suffix+block(:", "sufix", "suffixentropy", "-1*suffix+entropy"],
 )  # fmt: skip
 def test_what_is_no_mix_is_refused_in_one_sentence(text):
-    with pytest.raises(InvalidSetting, match=r"move must be|block moves alone") as raised:
+    with refusal(InvalidSetting, match=r"move must be|block moves alone"):
         parse_moves(text)
-    assert "\n" not in str(raised.value)
     with pytest.raises(InvalidSetting, match=r"move must be|block moves alone"):
         Run("x", move=text).check()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refusal, refuse_command
 from tiny_models import save
 
 from components.session.drawing import draw_run
@@ -97,9 +98,8 @@ async def test_the_page_offers_them_and_runs_them(own):
 def test_an_option_of_another_kind_is_named_with_its_entry(own, options, sentence):
     own.write_text(OWN.replace('device = "cpu", window = 190, rows = 4', options))
     registry.entries.cache_clear()
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, sentence):
         load_language_model("mine")
-    assert sentence in str(raised.value)
 
 
 def test_the_options_of_an_entry_reach_what_it_is_made_of_and_unknown_ones_are_named(own):
@@ -160,11 +160,8 @@ def test_the_command_line_knows_them_too(own, capsys):
 )
 def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, sentence, capsys):
     own.unlink() if text is None else own.write_text(text)
-    assert main(["run", "--steps", "1"]) == 2
-    output = capsys.readouterr().err
-    assert sentence in output
+    output = refuse_command(capsys, ["run", "--steps", "1"], sentence)
     assert output.startswith(f"qalign: QALIGN_REGISTRY={own} cannot be read (")
-    assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -173,6 +170,5 @@ def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, sentence, cap
 def test_a_registry_at_a_path_of_any_length_is_refused_in_one_short_sentence(path, monkeypatch):
     monkeypatch.setenv("QALIGN_REGISTRY", path)
     registry.entries.cache_clear()
-    with pytest.raises(ModelLoadError, match=r"^QALIGN_REGISTRY=.* cannot be read") as refused:
+    with refusal(ModelLoadError, match=r"^QALIGN_REGISTRY=.* cannot be read", most=600):
         registry.entries()
-    assert len(str(refused.value)) < 600

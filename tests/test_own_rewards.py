@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refuse_command
 
 from qalign_core import registry
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
@@ -172,10 +173,7 @@ def test_the_cost_that_a_class_states_is_refused_in_one_sentence_that_names_it(
     own, capsys, name, sentence
 ):
     run = ["run", "--prompt", "Tom has 5 eggs. How many?", "--steps", "1", "--quiet", "--rm"]
-    assert main([*run, f"{own}:{name}"]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert "Traceback" not in error
+    refuse_command(capsys, [*run, f"{own}:{name}"], sentence)
 
 
 def test_an_async_function_is_refused_before_it_is_called():
@@ -251,5 +249,4 @@ def test_the_command_line_takes_them(own, capsys):
     run = ["run", "--prompt", "Tom has 5 eggs. How many?", "--steps", "2", "--quiet", "--rm"]
     for rm in (f"{own}:Eggs", "min(embedded, embedded-weak)", f"mean({own}:short, embedded)"):
         assert main([*run, rm]) == 0
-    assert main([*run, f"{own}:Plain"]) == 2
-    assert "async def score" in capsys.readouterr().err
+    refuse_command(capsys, [*run, f"{own}:Plain"], "async def score")

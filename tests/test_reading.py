@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from components.watch.gallery import recorded_run
 from qalign_core.errors import InvalidTrace
@@ -64,10 +65,8 @@ JSON = {
 
 @pytest.mark.parametrize("text", NO_JSON)
 def test_what_is_no_json_is_one_kind_of_error(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match=r".") as raised:
+    with refusal(ValueError, match=r".", most=100):
         from_json(text)
-    assert len(str(raised.value)) < 100
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -235,9 +234,8 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_results_that_are_wrong_inside_are_refused_in_one_sentence(tmp_path, case) -> None:
-    with pytest.raises(InvalidTrace) as raised:
+    with refusal(InvalidTrace, "changed.zip") as raised:
         unpack(members(tmp_path, **WRONG[case]))
-    assert "changed.zip" in str(raised.value)
     assert "allocate" not in str(raised.value)  # its size was looked at, not tried
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 400

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from refusals import refusal
 
 from qalign_core.errors import InvalidTask
 from qalign_study.sets import instructions
@@ -66,9 +67,8 @@ def test_without_lm_eval_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.setitem(sys.modules, "langdetect", None)
     instructions._library.cache_clear()
-    with pytest.raises(InvalidTask, match=r"pip install 'qalign-explorer\[tasks\]'") as error:
+    with refusal(InvalidTask, match=r"pip install 'qalign-explorer\[tasks\]'"):
         Instructions("Say hi.", ("punctuation:no_comma",), ({},)).followed("Hi")
-    assert "\n" not in str(error.value)
 
 
 def test_the_cases_of_ifeval_are_of_every_kind_of_instruction():

@@ -11,6 +11,7 @@ from collections import deque
 import pytest
 from fake_server import EOS, IDS, SCORES, FakeServer
 from forks import Program
+from refusals import refusal
 from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
@@ -61,13 +62,6 @@ def connect(server, limit=14, **options):
 
 def connect_rm(server, **options):
     return ServedRewardModel.connect(server.address, **{**QUICK, **options})
-
-
-def sentence(raised):
-    message = str(raised.value)
-    assert "\n" not in message
-    assert len(message) < 400
-    return message
 
 
 async def steps_of(lm, rm, n=6):
@@ -146,9 +140,8 @@ async def test_a_served_chain_of_a_sharper_target_keeps_what_was_told_of_the_pre
         assert step.proposal.response.log_prob == pytest.approx(sum(-1 - id / 100 for id in tokens))
     server.log_probs_kind = ""
     chain = run_chain(connect(server), rm, PROMPT, beta=1.0, alpha=4.0, steps=12, seed=2)
-    with pytest.raises(ModelContractError, match="logprobs-mode processed_logprobs") as raised:
+    with refusal(ModelContractError, match="logprobs-mode processed_logprobs"):
         await anext(aiter([step async for step in chain]))
-    sentence(raised)
 
 
 BYTES = "\ufffd"  # what half of the tiny tokenizer's ids are, each by itself
@@ -170,14 +163,10 @@ async def test_a_served_chain_rewrites_blocks_where_given_ids_are_weighed_as_sam
         assert new.log_prob == pytest.approx(sum(-1 - id / 100 for id in new.tokens))
         assert step.log_correction == pytest.approx(0.0)
     colder = lm.with_sampling(Sampling(temperature=0.7, max_new_tokens=14))
-    with pytest.raises(ModelContractError, match="at temperature 1 without top-p") as raised:
+    with refusal(ModelContractError, match="at temperature 1 without top-p"):
         [step async for step in run_chain(colder, rm, PROMPT, **how)]
-    sentence(raised)
-    with pytest.raises(
-        ModelContractError, match="returns no entropies, but the move entropy"
-    ) as raised:
+    with refusal(ModelContractError, "returns no entropies, but the move entropy"):
         [step async for step in run_chain(lm, rm, PROMPT, **{**how, "move": "entropy"})]
-    sentence(raised)
 
 
 async def test_log_probabilities_that_are_none_end_the_run_and_missing_ones_are_asked_again(server):
@@ -187,9 +176,8 @@ async def test_log_probabilities_that_are_none_end_the_run_and_missing_ones_are_
     again = await lm.extend(lm.encode(PROMPT), (), seed=8)
     assert (again, again.log_probs) == (expected, expected.log_probs)
     server.faults.append("no log")
-    with pytest.raises(ModelContractError, match="where log-probabilities were expected") as raised:
+    with refusal(ModelContractError, match="where log-probabilities were expected"):
         await lm.extend(lm.encode(PROMPT), (), seed=8)
-    sentence(raised)
 
 
 async def test_no_more_requests_are_open_than_allowed(server):
@@ -252,9 +240,8 @@ async def test_an_answer_without_end_is_not_kept(server, kind, monkeypatch):
 
     server.bodies.clear()
     server.lasting = "endless"
-    with pytest.raises(EngineError, match=r"more than the 1,\d\d\d,\d\d\d bytes") as raised:
+    with refusal(EngineError, match=r"more than the 1,\d\d\d,\d\d\d bytes"):
         await ask()
-    sentence(raised)
     assert len(server.bodies) == 1  # a server that lies is not asked again
     assert server.sent < 2**24  # what was on its way
     before = server.sent  # what was on its way may be counted later: hence >= below
@@ -281,9 +268,8 @@ async def test_an_answer_that_comes_byte_by_byte_is_given_up_as_a_whole(server, 
 @pytest.mark.parametrize(("fault", "words"), [("endless", "1,048,576 bytes"), ("drip", "in time")])
 def test_a_server_that_lies_while_it_is_connected_to_is_refused(server, fault, words):
     server.lasting = fault
-    with pytest.raises(ModelLoadError, match=words) as raised:
+    with refusal(ModelLoadError, match=words):
         connect(server, timeout=0.5)
-    sentence(raised)
 
 
 @pytest.mark.parametrize(
@@ -302,9 +288,8 @@ async def test_what_will_not_pass_is_not_tried_again(server, fault, error, words
     lm = connect(server)
     server.bodies.clear()
     server.lasting = fault
-    with pytest.raises(error) as raised:
+    with refusal(error, words) as raised:
         await lm.extend(lm.encode(PROMPT), (), seed=1)
-    assert words in sentence(raised)
     assert len(server.bodies) == 1
     with pytest.raises(error, match=re.escape(words)), public_errors():  # what visitors read
         raise raised.value
@@ -355,9 +340,8 @@ async def test_a_run_that_fails_keeps_its_steps_and_says_why(server):
 async def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_path):
     secret = "sk-not-for-your-eyes"
     server.key = secret
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, "set QALIGN_LM_KEY"):
         connect(server)
-    assert "set QALIGN_LM_KEY" in sentence(raised)
     for name in ("QALIGN_LM_KEY", "QALIGN_RM_KEY"):
         monkeypatch.setenv(name, secret)
     lm, rm = connect(server), connect_rm(server)
@@ -382,29 +366,26 @@ async def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_
     "address", ["http://me:secret@host:1", "http://host:1/?key=secret", "http://", "http://x:y"]
 )
 def test_an_address_with_a_secret_or_none_at_all_is_refused(address):
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError) as raised:
         registry.load_language_model(address)
-    assert "secret" not in sentence(raised)
+    assert "secret" not in str(raised.value)
 
 
 def test_nobody_at_the_address_is_said_at_once(server):
     server.stop()
     for load in (registry.load_language_model, registry.load_reward_model):
-        with pytest.raises(ModelLoadError) as raised:
+        with refusal(ModelLoadError, "no server answers"):
             load(server.address)
-        assert "no server answers" in sentence(raised)
     server.start()
 
 
 def test_a_server_with_another_tokenizer_is_refused(server, tmp_path):
     from qalign_core.assets import ASSETS
 
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, "--lm-tokenizer"):
         connect(server, tokenizer=str(ASSETS / "models" / "lm"))
-    assert "--lm-tokenizer" in sentence(raised)
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, "--lm-tokenizer"):
         connect(server, tokenizer=str(tmp_path / "nothing"))
-    assert "--lm-tokenizer" in sentence(raised)
 
 
 async def test_a_prompt_or_a_temperature_that_the_server_would_change_is_refused(server):
@@ -435,17 +416,15 @@ NO_MODEL = [[], {"data": []}, {"data": [{"id": 5}]}, {"data": [{"id": "\ud800"}]
 def test_a_server_that_names_no_model_is_refused(server, models):
     server.answer = lambda path, body: models
     for load in (connect, connect_rm):
-        with pytest.raises(ModelLoadError) as raised:
+        with refusal(ModelLoadError, "names no model"):
             load(server)
-        assert "names no model" in sentence(raised)
 
 
 def test_a_server_without_a_tokenizer_is_refused(server):
     whole = server.answer
     server.answer = lambda path, body: [] if path == "/tokenize" else whole(path, body)
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, "give different tokens"):
         connect(server)
-    assert "give different tokens" in sentence(raised)
 
 
 # Servers that take text only
@@ -453,9 +432,8 @@ def test_a_server_without_a_tokenizer_is_refused(server):
 
 def test_a_server_that_takes_text_only_is_refused(folder):
     fake = FakeServer(folder, text_only=True)
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, "--approximate"):
         connect(fake)
-    assert "--approximate" in sentence(raised)
     fake.stop()
 
 
@@ -503,16 +481,14 @@ async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
 async def test_a_score_that_is_none_is_refused(server, fault, error, words):
     rm = connect_rm(server)
     server.lasting = fault
-    with pytest.raises(error) as raised:
+    with refusal(error, words):
         await rm.score(PROMPT, Response((99, 2), "]", True))
-    assert words in sentence(raised)
 
 
 def test_a_server_that_cannot_leave_the_activation_off_is_refused(server):
     server.lasting = "always squashed"
-    with pytest.raises(ModelLoadError) as raised:
+    with refusal(ModelLoadError, "with and without activation"):
         connect_rm(server)
-    assert "with and without activation" in sentence(raised)
 
 
 async def test_a_conversation_is_never_cut(server):

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 from toys import PROMPT, ToyLM
 
 from components.compare.view import view
@@ -137,9 +138,8 @@ def test_they_cost_nothing_and_take_no_options(name):
     ],
 )
 def test_an_argument_that_cannot_be_is_refused_in_one_sentence(name):
-    with pytest.raises(InvalidSetting, match="; write ") as raised:
+    with refusal(InvalidSetting, match="; write "):
         load_reward_model(name)
-    assert "\n" not in str(raised.value)
 
 
 def test_each_is_in_the_registry_with_what_it_cannot_see():

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from refusals import refuse_command
 from test_results import AnswerLM
 
 from qalign_core.errors import InvalidSetting, InvalidTask
@@ -199,9 +200,11 @@ def test_a_problem_keeps_its_sets_own_solution(tmp_path, name, row, solution):
 
 def test_what_trains_is_looked_for_before_anything_is_drawn(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "_PACKAGES", ("json", "no_such_package"))
-    assert main(["train-rm", "--out", str(tmp_path / "rm")]) == 2
-    output = capsys.readouterr().err
-    assert "train-rm needs no_such_package; pip install 'qalign-explorer[train]'" in output
+    refuse_command(
+        capsys,
+        ["train-rm", "--out", str(tmp_path / "rm")],
+        "train-rm needs no_such_package; pip install 'qalign-explorer[train]'",
+    )
     assert not (tmp_path / "rm").exists()
 
 
@@ -261,8 +264,7 @@ def test_what_cannot_be_trained_is_refused_before_it_is_drawn(tmp_path, capsys, 
         ("--each=0", "--each must be a whole number >= 1"),
         ("--precision=float16", "--precision must be float32 or bfloat16, got float16"),
     ):
-        assert main([*command, option]) == 2
-        assert message in capsys.readouterr().err
+        refuse_command(capsys, [*command, option], message)
     assert not (tmp_path / "samples").exists()
 
 
