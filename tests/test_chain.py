@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import re
 import warnings
 from collections import Counter
 from dataclasses import replace
@@ -160,6 +161,31 @@ def test_the_acceptance_of_many_proposals_is_that_of_each() -> None:
 async def test_a_beta_that_is_not_a_positive_number_is_refused(beta) -> None:
     with pytest.raises(InvalidSetting, match=r"beta must be .*'tune' finds one"):
         await steps_of(run_chain(LM, RM, "x", beta=beta, steps=1, seed=0))
+
+
+class ReturnsNothing:
+    async def propose(self, choices, y):
+        await choices.extend(y, 0)
+
+
+class Plain:
+    def propose(self, choices, y): ...
+
+
+@pytest.mark.parametrize(
+    ("move", "sentence"),
+    [
+        (ReturnsNothing, "the move is the class ReturnsNothing; make one"),
+        (ReturnsNothing(), "the move returned None; return a Proposal or a NoProposal"),
+        (Plain(), "give a name such as 'suffix', or an object with `async def propose"),
+        (3, "the move is 3; give a name"),
+        (None, "the move is None; give a name"),
+    ],
+    ids=["a class", "no result", "a plain function", "a number", "nothing"],
+)
+async def test_what_is_no_move_gets_one_sentence(move, sentence) -> None:
+    with pytest.raises(InvalidSetting, match=re.escape(sentence)):
+        await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=0, move=move))
 
 
 async def test_bad_settings_and_prompts_get_one_sentence() -> None:

@@ -54,6 +54,21 @@ def check_seed(seed: int) -> None:
         raise InvalidSetting(f"seed must be a whole number, got {short_repr(seed)}")
 
 
+def check_move(move: object) -> None:
+    """Raise unless a move has the interface that the chain needs.
+
+    Raises:
+        InvalidSetting: it is a class, or has no coroutine method `propose`.
+    """
+    if isinstance(move, type):
+        raise InvalidSetting(f"the move is the class {move.__name__}; make one")
+    if not iscoroutinefunction(getattr(move, "propose", None)):
+        raise InvalidSetting(
+            f"the move is {short_repr(move)}; give a name such as 'suffix', or an object with "
+            "`async def propose(self, choices, y)`"
+        )
+
+
 def check_response(
     response: Response,
     prefix: Sequence[int],
