@@ -36,12 +36,13 @@ def refusal(
 
 
 def refuse_command(capsys: pytest.CaptureFixture[str], command: list[str], *words: str) -> str:
-    """Run a command that ends with status 2; its last line, which is one sentence, is returned."""
+    """Run a command that ends with status 2 and one sentence, which is returned.
+
+    Before the sentence comes at most the usage of its options, or the line that says what it does.
+    """
     assert main(command) == 2
-    error = capsys.readouterr().err
-    line = error.removesuffix("\n").rpartition("\n")[2]
-    assert line.startswith("qalign: ")
-    assert "Traceback" not in error
-    for each in words:
-        assert each in line
-    return line
+    before, prefix, sentence = capsys.readouterr().err.removesuffix("\n").rpartition("qalign: ")
+    assert prefix
+    assert before.startswith("usage: ") or before.count("\n") == before.startswith("tuning on ")
+    check_sentence(sentence, *words, most=1000)
+    return prefix + sentence

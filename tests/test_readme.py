@@ -66,7 +66,7 @@ TARGETS = [line.removeprefix(CPU) for line in COMMANDS if line.removeprefix(CPU)
 
 def test_the_step_that_the_architecture_quotes_is_the_code() -> None:
     text = TEXTS[ROOT / "docs/architecture.md"]
-    (quoted,) = re.findall(r"^```text\n(proposal = .*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (quoted,) = re.findall(r"^```text\n(result = .*?)^```$", text, re.DOTALL | re.MULTILINE)
     source = (ROOT / "qalign_core" / "chain" / "chain.py").read_text(encoding="utf-8")
     assert textwrap.indent(quoted, "    ") in source
 

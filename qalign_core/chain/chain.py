@@ -17,7 +17,13 @@ import numpy as np
 
 from qalign_core.chain.acceptance import accepts, log_acceptance, log_uniform
 from qalign_core.chain.ahead import Ahead
-from qalign_core.chain.checks import check_log_probs, check_models, check_move, check_seed
+from qalign_core.chain.checks import (
+    check_log_probs,
+    check_models,
+    check_move,
+    check_result,
+    check_seed,
+)
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move, name_of, needs_log_probs
@@ -28,8 +34,8 @@ from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.target import Target
-from qalign_core.types import NoProposal, Proposal, ScoredResponse, Step
-from qalign_core.validation import check_count, rename_settings, short_repr
+from qalign_core.types import NoProposal, ScoredResponse, Step
+from qalign_core.validation import check_count, rename_settings
 
 
 async def step(
@@ -51,13 +57,9 @@ async def step(
         move: makes the proposal.
         state: the state before the step, with its reward in raw RM units.
     """
-    result = await move.propose(choices, state.response)  # Eq. 4
+    result = check_result(await move.propose(choices, state.response))  # Eq. 4
     if isinstance(result, NoProposal):  # its correction is log 0: rejected, the state repeats
         candidate, cost, refused = state, choices.cost, result
-    elif not isinstance(result, Proposal):
-        raise InvalidSetting(
-            f"the move returned {short_repr(result)}; return a Proposal or a NoProposal"
-        )
     else:
         candidate = await score(
             rm, prompt, choices.prompt_ids, result.response, kept=result.kept, cost=choices.cost

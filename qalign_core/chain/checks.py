@@ -6,7 +6,7 @@ from numbers import Integral
 
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.types import Response
+from qalign_core.types import MoveResult, Response
 from qalign_core.validation import HUGE, is_text, short_repr
 
 
@@ -67,6 +67,19 @@ def check_move(move: object) -> None:
             f"the move is {short_repr(move)}; give a name such as 'suffix', or an object with "
             "`async def propose(self, choices, y)`"
         )
+
+
+def check_result(result: MoveResult) -> MoveResult:
+    """Return what a move made of a state if it is a proposal, or the reason that there is none.
+
+    Raises:
+        InvalidSetting: it is something else.
+    """
+    if not isinstance(result, MoveResult):
+        raise InvalidSetting(
+            f"the move returned {short_repr(result)}; return a Proposal or a NoProposal"
+        )
+    return result
 
 
 def check_response(
