@@ -222,7 +222,6 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     await lead.wait_for_selector(f"text=The right answer is {ANSWER}")
 
 
-@pytest.mark.more
 async def test_each_line_has_its_number_and_a_press_on_it_shows_its_text(room):
     lead, phones = room.lead, room.phones
     names = await lead.locator("svg.room-class .room-name").all_text_contents()
@@ -374,7 +373,6 @@ async def test_a_second_tab_takes_over_and_gives_back_when_it_closes(room, brows
     assert not await page.is_visible("text=Your place is open in another tab")
 
 
-@pytest.mark.more
 async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_back(room):
     lead, (page, silent) = room.lead, room.phones
     await scene(room, "Question")
