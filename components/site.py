@@ -80,7 +80,8 @@ def _learn() -> str:
     """The lessons, with the player and the exhibits that they speak of."""
     visible_parts = [WEB / name / name for name in ("player", "inside", "learn", "exhibit")]
     parts = [*visible_parts, WEB / "learn" / "alone"]
-    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*visible_parts)
+    style = PLAIN.replace("80ch", "1240px") + dictionary.style()
+    style += sheets(WEB / "learn" / "ask", *visible_parts)
     data = as_data(json.dumps(build_static_lessons()))
     style += ".learn-open .learn-list:not(.room-exhibit), .room-exhibit[hidden] { display: none }"
     style += "#exhibit { max-width: 720px }"

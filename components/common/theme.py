@@ -65,7 +65,7 @@ def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
     parts = [WEB / name / name for name in names]
-    css = dictionary.style() + sheets(*parts)
+    css = dictionary.style() + sheets(WEB / "learn" / "ask", *parts)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))
     plotly = "" if plotly_module() else f"<script>{get_plotlyjs()}</script>"
     return f"{plotly}<style>{css}</style><script>{script}</script>"

@@ -62,7 +62,8 @@ def is_read_by_file(problem: Problem) -> bool:
 
 @cache
 def _page_ends() -> tuple[str, str]:
-    style = dictionary.style() + sheets(WEB / "exhibit" / "exhibit", WEB / "room" / "room")
+    parts = [WEB / name for name in ("exhibit/exhibit", "learn/ask", "room/room")]
+    style = dictionary.style() + sheets(*parts)
     script = dictionary.script() + bundle(WEB / "room" / "room.js")
     before = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
