@@ -176,10 +176,10 @@ class Plain:
     ("move", "sentence"),
     [
         (ReturnsNothing, "the move is the class ReturnsNothing; make one"),
-        (ReturnsNothing(), "the move returned None; return a Proposal or a NoProposal"),
-        (Plain(), "give a name such as 'suffix', or an object with `async def propose"),
-        (3, "the move is 3; give a name"),
-        (None, "the move is None; give a name"),
+        (ReturnsNothing(), "the move returned NoneType; return a Proposal or a NoProposal"),
+        (Plain(), "needs `async def propose(self, choices, y)`"),
+        (3, "the move 3 needs `async def propose(self, choices, y)`"),
+        (None, "the move None needs `async def propose(self, choices, y)`"),
     ],
     ids=["a class", "no result", "a plain function", "a number", "nothing"],
 )

@@ -54,8 +54,8 @@ def check_seed(seed: int) -> None:
         raise InvalidSetting(f"seed must be a whole number, got {short_repr(seed)}")
 
 
-def check_move(move: object) -> None:
-    """Raise unless a move has the interface that the chain needs.
+def check_move(move: object, place: str = "") -> None:
+    """Raise unless a move, of a user's file if it has a place, has the interface of one.
 
     Raises:
         InvalidSetting: it is a class, or has no coroutine method `propose`.
@@ -63,13 +63,11 @@ def check_move(move: object) -> None:
     if isinstance(move, type):
         raise InvalidSetting(f"the move is the class {move.__name__}; make one")
     if not iscoroutinefunction(getattr(move, "propose", None)):
-        raise InvalidSetting(
-            f"the move is {short_repr(move)}; give a name such as 'suffix', or an object with "
-            "`async def propose(self, choices, y)`"
-        )
+        name = place or f"the move {short_repr(move)}"
+        raise InvalidSetting(f"{name} needs `async def propose(self, choices, y)`")
 
 
-def check_result(result: MoveResult) -> MoveResult:
+def check_result(result: MoveResult, name: str = "the move") -> MoveResult:
     """Return what a move made of a state if it is a proposal, or the reason that there is none.
 
     Raises:
@@ -77,7 +75,7 @@ def check_result(result: MoveResult) -> MoveResult:
     """
     if not isinstance(result, MoveResult):
         raise InvalidSetting(
-            f"the move returned {short_repr(result)}; return a Proposal or a NoProposal"
+            f"{name} returned {type(result).__name__}; return a Proposal or a NoProposal"
         )
     return result
 

@@ -371,7 +371,7 @@ class TraceReader:
         else:
             proposal = self._proposal(line, kept, index, new, pieces, again)
         log_alpha, log_u, accepted = self._verdict(line)
-        usual = -math.inf if refused else None
+        correction = self._get(line, "log_correction", float, -math.inf if refused else None)
         return Step(
             chain=chain,
             t=t,
@@ -383,7 +383,7 @@ class TraceReader:
             accepted=accepted,
             cost=proposal.cost,
             kept_again=again,
-            log_correction=self._get(line, "log_correction", float, usual),
+            log_correction=None if correction is None else float(correction),
             refused=NoProposal(refused, index, new, pieces) if refused else None,
             move=self._get(line, "move", str, ""),
         )

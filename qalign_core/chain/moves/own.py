@@ -4,13 +4,13 @@ Only the command line and Python can load a file (`registry.load_move`); links a
 """
 
 import hashlib
-import inspect
 import math
 import operator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qalign_core.chain.checks import check_move, check_result
 from qalign_core.chain.moves.move import Choices
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
 from qalign_core.types import MoveResult, NoProposal, Proposal, Response
@@ -41,8 +41,7 @@ class OwnMove:
         self.needs_log_probs = bool(getattr(self.move, "needs_log_probs", True))
         self.revision = hashlib.sha256(Path(place.rpartition(":")[0]).read_bytes()).hexdigest()
         self.note = f"the move {place} is not certified"
-        if not inspect.iscoroutinefunction(getattr(self.move, "propose", None)):
-            raise InvalidSetting(f"{place} needs `async def propose(self, choices, y)`")
+        check_move(move, place)
 
     async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
@@ -53,16 +52,13 @@ class OwnMove:
         except (Exception, SystemExit) as error:
             problem = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidSetting(f"{self.place} failed with {problem}; fix the move") from error
-        if not isinstance(result, MoveResult):
-            raise InvalidSetting(
-                f"{self.place} returned {type(result).__name__}; return a Proposal or a NoProposal"
-            )
-        if isinstance(result, NoProposal):
-            return result
+        checked = check_result(result, self.place)
+        if isinstance(checked, NoProposal):
+            return checked
         before = f"{self.place} returned a Proposal that cannot be used ("
         after = "); give a Response, whole numbers, and a tuple of numbers as log_correction"
         with user_code(InvalidSetting, before, after):
-            return with_types(result)
+            return with_types(checked)
 
 
 def with_types(proposal: Proposal) -> Proposal:
