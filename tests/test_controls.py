@@ -130,3 +130,10 @@ async def test_a_word_that_the_page_moves_under_a_resting_pointer_stays_closed(w
     await page.clock.run_for(2000)
     await page.wait_for_selector(".q-meaning")
     await page.close()  # its clock stands still
+
+
+async def test_all_pages_stay_in_the_bar_where_they_do_not_fit_in_one_row(visit, toy_app):
+    page = await visit(toy_app, width=240)
+    tabs = page.locator(".tab-wrapper").first.get_by_role("tab")
+    assert await tabs.all_inner_texts() == ["Watch", "Compare", "Lab", "Results", "Learn"]
+    assert len({(await tabs.nth(k).bounding_box())["y"] for k in range(5)}) == 2
