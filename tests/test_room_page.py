@@ -688,6 +688,11 @@ async def pressed_token(lead: Any, phone: Any) -> None:
         assert await find_violations(page) == []
 
 
+OVERLAPS = """[...document.querySelectorAll(".learn-line text")].some((text, k, all) => k &&
+  text.getBoundingClientRect().left < all[0].getBoundingClientRect().right)"""
+"""Whether the first label of a line lies under another one."""
+
+
 async def answered(phone: Any, ask: Any) -> None:
     """Make the first prediction that there is, and send it."""
     if ask.kind == "choice":
@@ -695,6 +700,7 @@ async def answered(phone: Any, ask: Any) -> None:
     elif ask.kind == "number":
         await phone.fill("#learn-number", "1")
     else:
+        assert not await phone.evaluate(OVERLAPS)
         await phone.focus("#learn-spot")
         await phone.keyboard.press("ArrowRight")
     await phone.click(".room-stop .room-send")
