@@ -703,6 +703,10 @@ async def answered(phone: Any, ask: Any) -> None:
         assert not await phone.evaluate(OVERLAPS)
         await phone.focus("#learn-spot")
         await phone.keyboard.press("ArrowRight")
+        guess = await phone.get_attribute("#learn-spot", "aria-valuetext")
+        caption = f"{guess.replace('reward', 'guess')}; gray: the model alone"
+        assert await phone.text_content(".learn-line .learn-middle") == caption
+        assert not await phone.evaluate(OVERLAPS)
     await phone.click(".room-stop .room-send")
 
 

@@ -80,6 +80,7 @@ function spot({ question, marks }) {
   const at = (/** @type {number} */ reward) => `M${x(reward).toFixed(1)} 6v30`;
   const mine = s("path.mine", { d: "" });
   const theirs = s("path.theirs", { d: "" });
+  const caption = s("text.middle", { x: WIDTH / 2, y: 52 }, "reward; gray: the model alone");
   let set = false;
   const slider = h("input", {
     type: "range",
@@ -103,12 +104,14 @@ function spot({ question, marks }) {
   s("path.marks", { d: marks.map((r) => `M${x(r).toFixed(1)} 25v10`).join("") }),
   s("text", { x: EDGE, y: 52 }, plain(low)),
   s("text.end", { x: WIDTH - EDGE, y: 52 }, plain(high)),
-  s("text.middle", { x: WIDTH / 2, y: 52 }, "reward; gray: the model alone"), mine, theirs);
+  caption, mine, theirs);
 
   function put(/** @type {number} */ reward) {
     slider.value = String(reward);
     mine.setAttribute("d", at(Number(slider.value)));
-    slider.setAttribute("aria-valuetext", `reward ${fixed(Number(slider.value), 1)}`);
+    const guess = fixed(Number(slider.value), 1);
+    slider.setAttribute("aria-valuetext", `reward ${guess}`);
+    caption.textContent = `guess ${guess}; gray: the model alone`;
     set = true;
   }
   return {

@@ -303,7 +303,7 @@ export function summary(ask, redraw) {
       }
       const tokens = tokensOf(view);
       const n = affordable(trace.spent, tokens);
-      const others = n ? `The others get as many: ${many(n, "sample")}, ${
+      const others = n ? `They buy the others ${many(n, "sample")}, ${
         tokenCount(trace.spent[n - 1])}, drawn in parallel.` : "";
       put(cost, `${tokenCount(tokens)}, with rejected rewrites. ${others}`);
       const now = `${view.run}/${trace.version}/${view.burnIn}/${finished}`;
