@@ -704,7 +704,7 @@ async def answered(phone: Any, ask: Any) -> None:
         await phone.focus("#learn-spot")
         await phone.keyboard.press("ArrowRight")
         guess = await phone.get_attribute("#learn-spot", "aria-valuetext")
-        caption = f"{guess.replace('reward', 'guess')}; gray: the model alone"
+        caption = guess.replace("reward", "your guess:")
         assert await phone.text_content(".learn-line .learn-middle") == caption
         assert not await phone.evaluate(OVERLAPS)
     await phone.click(".room-stop .room-send")

@@ -111,7 +111,7 @@ function spot({ question, marks }) {
     mine.setAttribute("d", at(Number(slider.value)));
     const guess = fixed(Number(slider.value), 1);
     slider.setAttribute("aria-valuetext", `reward ${guess}`);
-    caption.textContent = `guess ${guess}; gray: the model alone`;
+    caption.textContent = `your guess: ${guess}`;
     set = true;
   }
   return {
