@@ -1,8 +1,11 @@
 """QAlign's engine: an exact Metropolis-Hastings chain over a language model's responses.
 
-    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
-    steps = collect(run_chain(lm, rm, "What is 2 + 2?", beta=1.0, steps=64, seed=7))
-    majority_vote(Trace.collect(steps).states, None).chosen
+    >>> from qalign_core.decide.answers.extraction import extract_number
+    >>> lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    >>> prompt = "Leo has 9 ribbons and buys 12 more. How many ribbons does Leo have now?"
+    >>> steps = collect(run_chain(lm, rm, prompt, beta=1.0, steps=16, seed=7))
+    >>> majority_vote([step.state for step in steps], extract_number).answer
+    '21'
 
 The import loads neither torch nor gradio; torch is imported when a local model is loaded.
 

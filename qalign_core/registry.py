@@ -1,7 +1,9 @@
 """Load models by name: an entry of `assets/registry.toml`, a folder, a file, hub id or address.
 
-    lm = load_language_model("embedded", temperature=0.8)
-    rm = load_reward_model("0.7*embedded + 0.3*length:40")
+    >>> load_language_model("embedded", temperature=0.8).sampling.temperature
+    0.8
+    >>> load_reward_model("0.7*embedded + 0.3*length:40").id
+    '0.7*embedded + 0.3*length:40'
 
 `QALIGN_REGISTRY` names a file of the same format with the user's own models, which take precedence.
 

@@ -22,8 +22,9 @@ from qalign_core.decide.methods import (
 )
 from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.record.trace import Trace
 from qalign_core.target import Target
-from qalign_core.types import Response, ScoredResponse, Step
+from qalign_core.types import Cost, Response, ScoredResponse, Step
 from qalign_study.exact.law import exact_chain
 
 
@@ -197,6 +198,11 @@ def test_effective_sample_size_runs_from_one_to_n():
     assert effective_sample_size([]) == 0
 
 
+TRACE = Trace.collect(
+    [Step(0, 0, 0, sample("a"), sample("a"), 0.0, -math.inf, accepted=True, cost=Cost())]
+)
+
+
 @pytest.mark.parametrize(
     "rule",
     [
@@ -211,6 +217,24 @@ def test_no_samples_and_rewards_that_are_no_numbers_are_refused(rule):
         rule([])
     with pytest.raises(InvalidReward, match="sample 1 is nan"):
         rule([sample("a"), sample("b", math.nan)])
+
+    for other in ([sample("a"), "b"], TRACE, TRACE.steps, 5, None):
+        with pytest.raises(InvalidSetting, match="expected scored responses to decide from, got"):
+            rule(other)
+
+
+@pytest.mark.parametrize("read", [None, "number", lambda text: [text], lambda text: 4])
+def test_what_reads_no_answers_is_refused(read):
+    with pytest.raises(
+        InvalidSetting, match=r"does not read answers|expected the answer as a text"
+    ):
+        majority_vote([sample("a")], read)
+
+
+@pytest.mark.parametrize("u", [None, "0.5", math.nan, [1.0, 2.0], 1j])
+def test_a_utility_that_is_no_number_is_refused(u):
+    with pytest.raises(InvalidSetting, match="expected a finite number for every pair of texts"):
+        minimum_bayes_risk([sample("a"), sample("b")], lambda y, other: u)
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [0.0, 0.0], [math.nan, 1.0]])

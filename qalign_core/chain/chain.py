@@ -4,9 +4,15 @@ The chain samples a target (`qalign_core.target`; the paper's is Eq. 1) with pro
 (`chain.moves`). It awaits a proposal and a reward, then accepts or rejects. `Ahead` may draw the
 proposals of later steps early; that saves time and changes no number.
 
-    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
-    async for step in run_chain(lm, rm, "What is 2 + 2?", beta=1.0, steps=64, seed=7):
-        print(step.t, step.accepted, step.state.response.text)
+    >>> from qalign_core import iterate, load_language_model, load_reward_model
+    >>> lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    >>> prompt = "Leo has 9 ribbons and buys 12 more. How many ribbons does Leo have now?"
+    >>> for step in iterate(run_chain(lm, rm, prompt, beta=1.0, steps=3, seed=7)):
+    ...     print(step.t, step.accepted, step.state.response.text)
+    0 True 12 more is 9 + 12 = 21. There are 21 of them. The answer is 21 ribbons.
+    1 True 12 more is 9 + 12 = 21. So there are 21 ribbons. The answer is 21.
+    2 True 12 more is 9 + 12 = 21. So there are 21 ribbons. The answer is 21.
+    3 True 12 more is 9 + 12 = 21. So there are 21 ribbons. The answer is 21.
 """
 
 import math

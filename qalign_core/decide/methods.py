@@ -11,7 +11,7 @@ that are compared are correctly rounded (`math.fsum`), so their order cannot bre
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import product, starmap
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,7 @@ from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
 from qalign_core.target import Target
 from qalign_core.types import Array, ScoredResponse, Step
+from qalign_core.validation import short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +104,14 @@ def majority_vote(
         weights: >= 0, one a sample, of any total; None = equal.
 
     Raises:
-        InvalidSetting: no samples, or weights that do not fit them.
+        InvalidSetting: no samples, weights that do not fit them, or an extractor that returns no
+            answer as a text.
         InvalidReward: a reward is not finite.
     """
     rewards = finite_rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
-    read = cache(extract)
-    answers = [read(sample.response.text) for sample in samples]
+    answers = _read_answers(samples, extract)
 
     members: dict[str, list[int]] = {}
     for i, answer in enumerate(answers):
@@ -319,9 +320,17 @@ def finite_rewards(samples: Sequence[ScoredResponse]) -> list[float]:
     """Return the rewards of samples.
 
     Raises:
-        InvalidSetting: no samples.
+        InvalidSetting: no samples, or something else instead of them.
         InvalidReward: a reward is not finite.
     """
+    each = samples if isinstance(samples, Sequence) else (samples,)
+    others = {type(sample).__name__ for sample in each if not isinstance(sample, ScoredResponse)}
+    if others:
+        raise InvalidSetting(
+            f"expected scored responses to decide from, got {min(others)}; give "
+            "the states of a trace (trace.states) or of steps (chain_states(steps)), or "
+            "independent samples (trace.pool, sample_iid)"
+        )
     if not samples:
         raise InvalidSetting("no samples to decide from; draw at least one")
     rewards = [float(sample.reward) for sample in samples]
@@ -333,6 +342,25 @@ def finite_rewards(samples: Sequence[ScoredResponse]) -> list[float]:
                 f"its response begins {text[:60]!r}"
             )
     return rewards
+
+
+def _read_answers(samples: Sequence[ScoredResponse], extract: AnswerExtractor) -> list[str | None]:
+    """The answer of each sample; each distinct text is read once."""
+    if not callable(extract):
+        raise InvalidSetting(
+            f"{short_repr(extract)} does not read answers; give a function from a response's text "
+            "to its answer, such as extract_number, or decide by minimum_bayes_risk"
+        )
+    answers: dict[str, str | None] = {}
+    for text in (sample.response.text for sample in samples):
+        if text not in answers:
+            answer = answers[text] = extract(text)
+            if not isinstance(answer, str | None):
+                raise InvalidSetting(
+                    f"the extractor returned {short_repr(answer)} for {short_repr(text)}; expected "
+                    "the answer as a text, or None if there is none"
+                )
+    return [answers[sample.response.text] for sample in samples]
 
 
 def _raw_weights(weights: Sequence[float] | None, n: int) -> list[float]:
@@ -350,6 +378,11 @@ def _raw_weights(weights: Sequence[float] | None, n: int) -> list[float]:
 def _utility_matrix(utility: Utility, texts: list[str]) -> Array:
     """All `u(y, y')`, candidates in rows, shape [n, n]."""
     matrix: Callable[[list[str]], ArrayLike] | None = getattr(utility, "matrix", None)
-    if matrix is not None:
-        return np.asarray(matrix(texts), dtype=np.float64)
-    return np.array([[utility(y, other) for other in texts] for y in texts], dtype=np.float64)
+    n = len(texts)
+    values = np.asarray(matrix(texts) if matrix else [*starmap(utility, product(texts, texts))])
+    if values.size != n * n or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise InvalidSetting(
+            f"the utility of {n} texts gave {short_repr(values.ravel()[:4].tolist())}; expected a "
+            "finite number for every pair of texts"
+        )
+    return values.astype(np.float64).reshape(n, n)

@@ -3,9 +3,11 @@
 Every command and every page draws with this module. The draws are a function of the run and its
 models alone, so a resumed run continues as if it had never stopped.
 
-    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
-    async for item in record(lm, rm, Run(prompt="What is 2 + 2?", steps=8)):
-        file.write(item.line)
+    >>> from qalign_core import collect, load_language_model, load_reward_model
+    >>> lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    >>> run = Run(prompt="What is 9 + 12?", steps=2, pool=0)
+    >>> [item.line.partition(",")[0] for item in collect(record(lm, rm, run))]
+    ['{"type":"header"', '{"type":"step"', '{"type":"step"', '{"type":"step"', '{"type":"end"']
 """
 
 from collections import Counter

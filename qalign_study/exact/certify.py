@@ -1,6 +1,7 @@
 """Certify that chains of a move sample their target, for texts of every length up to a limit.
 
-    assert not certify("suffix+block(:)", limit=256).faults
+    >>> certify("suffix+block(:)", limit=64).faults
+    ()
 
 Short texts are enumerated, long ones compared in pairs. A part of a user's file that ran in
 neither is named, because nothing is known about it.

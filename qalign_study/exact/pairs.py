@@ -3,8 +3,10 @@
 For a pair of texts, all sequences of the move's choices that lead from one to the other are
 followed, in both directions, so each flow is exact although the world is only sampled.
 
-    pairs = compare_pairs(LongTexts(256), Suffix(), (Target(0.5),), lambda y: y.text.count("a"))
-    assert pairs.difference < TOLERANCE
+    >>> from qalign_core.chain.moves.suffix import Suffix
+    >>> pairs = compare_pairs(LongTexts(256), Suffix(), (Target(0.5),), lambda y: y.text.count("a"))
+    >>> pairs.difference < TOLERANCE
+    True
 """
 
 import math

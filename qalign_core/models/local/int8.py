@@ -4,9 +4,14 @@ Each output row of a weight has one scale, and so has each row of activations. S
 do not depend on their order, so a row's product has the same bits alone, in any batch, and on every
 processor.
 
-    quantize(model)                  # a model of transformers, in place
-    multiply = Int8Product(*round_weight(weight))
-    y = multiply(x)                  # x [m, in] -> y [m, out]
+    >>> weight, x = torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> multiply = Int8Product(*round_weight(weight))
+    >>> multiply(x).round()  # x [m, in] -> [m, out]
+    tensor([[1., 2.],
+            [3., 4.],
+            [5., 6.]])
+
+`quantize(model)` does this to a model of transformers, in place.
 
 Activations of 8 bits are too coarse: with SmolLM2-135M the mean KL divergence from float32 is then
 0.05 nats per token, of which the weights' 8 bits cause 0.005. An activation is therefore written
