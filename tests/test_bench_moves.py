@@ -323,9 +323,9 @@ def test_a_move_that_cannot_be_replayed_is_refused_in_one_sentence(
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
-        ("def propose(self, choices, y): ...", "needs `async def propose(self, choices, y)`"),
+        ("def propose(self, choices, y): ...", "has no `async def propose(self, choices, y)`"),
         ("async def propose(self, choices, y): return 'a'", "returned str; return a Proposal"),
-        ("", "needs `async def propose"),
+        ("", "has no `async def propose"),
     ],
 )
 def test_a_move_that_is_none_is_told_in_one_sentence(code, sentence, tmp_path, capsys):

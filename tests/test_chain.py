@@ -177,9 +177,9 @@ class Plain:
     [
         (ReturnsNothing, "the move is the class ReturnsNothing; make one"),
         (ReturnsNothing(), "the move returned NoneType; return a Proposal or a NoProposal"),
-        (Plain(), "needs `async def propose(self, choices, y)`"),
-        (3, "the move 3 needs `async def propose(self, choices, y)`"),
-        (None, "the move None needs `async def propose(self, choices, y)`"),
+        (Plain(), "has no `async def propose(self, choices, y)`"),
+        (3, "the move 3 has no `async def propose(self, choices, y)`"),
+        (None, "the move None has no `async def propose(self, choices, y)`"),
     ],
     ids=["a class", "no result", "a plain function", "a number", "nothing"],
 )

@@ -64,7 +64,9 @@ def check_move(move: object, place: str = "") -> None:
         raise InvalidSetting(f"the move is the class {move.__name__}; make one")
     if not iscoroutinefunction(getattr(move, "propose", None)):
         name = place or f"the move {short_repr(move)}"
-        raise InvalidSetting(f"{name} needs `async def propose(self, choices, y)`")
+        raise InvalidSetting(
+            f"{name} has no `async def propose(self, choices, y)`; give an object that has it"
+        )
 
 
 def check_result(result: MoveResult, name: str = "the move") -> MoveResult:

@@ -83,7 +83,10 @@ async def command(options: argparse.Namespace) -> None:
             print("\t".join(map(_line, (each.id, each.text, each.answer, right, each.verdict))))
     if not options.json:
         counts = Counter(each.verdict for each in graded)
-        print(f"{len(graded)} texts: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+        print(
+            f"{len(graded)} text{'s' * (len(graded) != 1)}: "
+            + ", ".join(f"{n} {what}" for what, n in counts.items())
+        )
 
 
 async def _grade_homework(folder: Path, csv: Path) -> None:
