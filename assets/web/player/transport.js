@@ -64,7 +64,7 @@ export function transportBar(acts) {
   const count = h("span.count");
   const chains = choice("Chain", () => acts.setChain(Number(chains.value)), []);
   const speeds = SPEEDS.map((v) =>
-    (v === Infinity ? "instant" : v === AUTO ? "auto" : `${v}×`));
+    (v === Infinity ? "instant" : v === AUTO ? "auto speed" : `${v}×`));
   const speed = choice("Speed", () => acts.setSpeed(SPEEDS[speed.selectedIndex]), speeds);
   const help = h("div.help", { hidden: true }, h("b", "Keys, while the player has the focus"),
     h("dl", ...KEYS.flatMap(([keys, what]) => [h("dt", keys), h("dd", what)])));
