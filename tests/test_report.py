@@ -41,7 +41,7 @@ from qalign_study.measure.results import Results, pack, unpack
 from qalign_study.sheet.evaluated import read, summarise
 from qalign_study.sheet.files import escape_latex, to_csv, to_latex
 from qalign_study.sheet.page import to_html
-from qalign_study.sheet.words import VERDICTS, few
+from qalign_study.sheet.words import VERDICTS, few, in_points
 
 pytestmark = pytest.mark.recorded
 
@@ -578,6 +578,49 @@ def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers(name,
         assert f"inus {label} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in text
 
 
+def test_the_runs_beside_a_server_are_as_the_paper_page_says() -> None:
+    runs = [
+        {(p.method, p.n): p for p in curves(unpack(RESULTS / "smollm2" / f"{name}.zip"))}
+        for name in ("ifeval", "ifeval-vllm")
+    ]
+    text = texts_of("docs/paper.md")["docs/paper.md"]
+    for label, at in {
+        "one sample": ("one", 1),
+        "best-of-n, 3 samples": ("bon", 3),
+        "minimum Bayes risk, 3 samples": ("mv", 3),
+        "the same, weighted": ("wmv", 3),
+        "QAlign, equal FLOPs: 5 states": ("qalign", 3),
+        "any of 3": ("any", 3),
+    }.items():
+        cells = [in_points(run[at]).replace(" to ", "-") for run in runs]
+        assert f"| {label} | {' | '.join(cells)} |" in text
+
+
+def test_the_reward_of_the_first_set_orders_as_many_pairs_as_is_said() -> None:
+    ordered = [
+        np.mean(np.greater.outer(r.pool_reward[right], r.pool_reward[~right]))
+        for r in unpack(RESULTS / "in_distribution.zip").records
+        if 0 < (right := r.is_right(r.pool_answer)).sum() < len(right)
+    ]
+    text = texts_of("docs/how-it-works.md")["docs/how-it-works.md"]
+    assert f"{np.mean(ordered):.0%} of the pairs (mean over the {len(ordered)} problems" in text
+
+
+def test_the_states_and_the_misread_forms_are_those_of_the_files() -> None:
+    forms, suffix, blocks = (
+        unpack(RESULTS / "pretrained" / f"{name}.zip").records
+        for name in ("forms", "forms@9001", "forms@9001-block")
+    )
+    ends = [
+        f"{min(len(r.state_of) for r in x)} to {max(len(r.state_of) for r in x)}"
+        for x in (suffix, blocks)
+    ]
+    right = np.concatenate([r.pool_reward[r.is_right(r.pool_answer)] for r in forms])
+    text = texts_of("docs/results.md")["docs/results.md"]
+    assert f"({ends[0]} states with `suffix`, {ends[1]} with blocks)" in text
+    assert f"{(right < 10).sum()} of the {len(right):,} right samples have" in text
+
+
 def test_with_a_weak_reward_model_no_method_differs_from_one_sample() -> None:
     results = unpack(RESULTS / "pretrained" / "ifeval-trained.zip")
     points = {(p.method, p.n): p for p in curves(results)}
@@ -712,8 +755,9 @@ def _signed(value: float) -> str:
 
 
 def _cell(row: dict[str, Any]) -> str:
-    value, low, high = (100 * row[key] for key in BAND)
-    return f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})"
+    value, low, high = (100 * row[key] + 1e-9 for key in BAND)
+    form = ".0f" if round(low) <= round(value, 1) <= round(high) else ".1f"
+    return f"{value:.1f} ({low:{form}}-{high:{form}})"
 
 
 def _as_row(gap: Difference) -> dict[str, float]:
