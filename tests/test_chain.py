@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import os
 import re
+import signal
+import threading
 import warnings
 from collections import Counter
 from dataclasses import replace
@@ -319,6 +322,39 @@ async def test_the_synchronous_forms_work_inside_a_running_loop() -> None:
     assert step == expected[3]
     with pytest.raises(InvalidSetting):
         collect(run_chain(LM, RM, "x", beta=0, steps=5, seed=2))
+
+
+class InterruptedReward(TableReward):
+    """Presses Ctrl-C at its fortieth text, and takes its time to end."""
+
+    n = 0
+
+    async def score(self, prompt, response):
+        self.n += 1
+        if self.n == 40:
+            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(9):
+                    await asyncio.sleep(0)
+        return await super().score(prompt, response)
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        lambda rm: run_chain(LM, rm, "x", beta=1.0, steps=99, seed=2),
+        lambda rm: run_chains(LM, rm, "x", n_chains=3, beta=1.0, steps=99, seed=2),
+        lambda rm: sample_iid(LM, rm, "x", n=99, seed=2),
+    ],
+)
+def test_an_interrupt_ends_a_run_as_an_interrupt(draws) -> None:
+    items = iterate(draws(InterruptedReward()))
+    assert next(items) is not None
+    with pytest.raises(KeyboardInterrupt):
+        list(items)
+    assert "qalign-iterate" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_yielded_step_never_changes() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from qalign_core.chain.chain import run_chain
@@ -31,8 +32,9 @@ async def run_chains(
     """
     check_count("n_chains", n_chains, 1)
     chains = (run_chain(lm, rm, prompt, chain=chain, **settings) for chain in range(n_chains))
-    async for latest in merge(*chains):
-        yield latest
+    async with aclosing(merge(*chains)) as steps:  # type: ignore[type-var]
+        async for latest in steps:
+            yield latest
 
 
 async def sample_iid(

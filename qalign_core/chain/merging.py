@@ -78,25 +78,25 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
     thread = threading.Thread(target=run, name="qalign-iterate", daemon=True)
     thread.start()
 
+    waiting: list[asyncio.Task[Any]] = []
+
     async def advance() -> object:
+        waiting[:] = filter(None, [asyncio.current_task()])
         return await anext(items, _END)
 
     async def close() -> None:
+        await end(waiting)  # the consumer was interrupted (Ctrl-C)
         aclose = getattr(items, "aclose", None)
         if aclose is not None:
             await aclose()
 
-    call = None
     try:
         while True:
-            call = asyncio.run_coroutine_threadsafe(advance(), loop)
-            item = call.result()
+            item = asyncio.run_coroutine_threadsafe(advance(), loop).result()
             if item is _END:
                 return
             yield item  # type: ignore[misc]
     finally:
-        if call is not None and not call.done():  # interrupted while waiting (Ctrl-C)
-            call.cancel()
         asyncio.run_coroutine_threadsafe(close(), loop).result()
         stopped = True
         loop.call_soon_threadsafe(loop.stop)
