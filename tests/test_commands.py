@@ -206,6 +206,29 @@ def test_a_setting_that_cannot_be_is_refused_before_any_model_loads(command, cap
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "export run.jsonl --html run.jsonl",
+        "export run.jsonl --html ./set/../run.jsonl",
+        "report set --csv set/00000.jsonl",
+        "report set --latex set/set.json",
+        "report set --csv numbers --html numbers",
+        "report --paired set set --outcomes set/problems.jsonl",
+        "grade run.jsonl --csv run.jsonl",
+        "evaluate --task set/problems.jsonl --out new --pack set/problems.jsonl",
+    ],
+)
+def test_no_command_replaces_what_it_reads_or_writes(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "set").mkdir()
+    for name in ("run.jsonl", "set/00000.jsonl", "set/set.json", "set/problems.jsonl"):
+        (tmp_path / name).write_text("precious", encoding="utf-8")
+    refuse_command(capsys, command.split(), "would replace what this command reads or writes")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.read_text(encoding="utf-8") for path in files] == ["precious"] * 4
+
+
+@pytest.mark.parametrize(
     "command", ["report {}", "grade {}", "export {} --html x.html", "lesson check {}"]
 )
 def test_a_folder_of_something_else_is_refused_without_numbers_of_errors(command, tmp_path, capsys):

@@ -218,17 +218,19 @@ def test_no_samples_and_rewards_that_are_no_numbers_are_refused(rule):
     with pytest.raises(InvalidReward, match="sample 1 is nan"):
         rule([sample("a"), sample("b", math.nan)])
 
-    for other in ([sample("a"), "b"], TRACE, TRACE.steps, 5, None):
+    for other in ([sample("a"), "b"], TRACE, TRACE.steps, sample("a"), 5, None):
         with pytest.raises(InvalidSetting, match="expected scored responses to decide from, got"):
             rule(other)
 
 
 @pytest.mark.parametrize("read", [None, "number", lambda text: [text], lambda text: 4])
 def test_what_reads_no_answers_is_refused(read):
-    with pytest.raises(
-        InvalidSetting, match=r"does not read answers|expected the answer as a text"
-    ):
-        majority_vote([sample("a")], read)
+    rules = [majority_vote]
+    if read is not None:  # these need no answer
+        rules += [best_of_n, lambda s, read: minimum_bayes_risk(s, rouge1, extract=read)]
+    for rule in rules:
+        with pytest.raises(InvalidSetting, match=r"does not read answers|as a text"):
+            rule([sample("a")], read)
 
 
 @pytest.mark.parametrize("u", [None, "0.5", math.nan, [1.0, 2.0], 1j])
@@ -237,7 +239,9 @@ def test_a_utility_that_is_no_number_is_refused(u):
         minimum_bayes_risk([sample("a"), sample("b")], lambda y, other: u)
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [0.0, 0.0], [math.nan, 1.0]])
+@pytest.mark.parametrize(
+    "weights", [[1.0], [1.0, -1.0], [0.0, 0.0], [math.nan, 1.0], [None, 1.0], 5]
+)
 def test_weights_that_do_not_fit_are_refused(weights):
     with pytest.raises(InvalidSetting, match="weight"):
         majority_vote([sample("a"), sample("b")], extract, weights=weights)

@@ -76,7 +76,7 @@ def take_highest(
     """
     best = max(range(len(samples)), key=lambda i: (scores[i], -i))
     return Decision(
-        answer=extract(samples[best].response.text) if extract else None,
+        answer=_read_answer(extract, samples[best]) if extract else None,
         chosen=samples[best],
         index=best,
         weights=tuple(float(i == best) for i in range(len(samples))),
@@ -111,7 +111,11 @@ def majority_vote(
     rewards = finite_rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
-    answers = _read_answers(samples, extract)
+    read: dict[str, str | None] = {}
+    for sample in samples:
+        if sample.response.text not in read:
+            read[sample.response.text] = _read_answer(extract, sample)
+    answers = [read[sample.response.text] for sample in samples]
 
     members: dict[str, list[int]] = {}
     for i, answer in enumerate(answers):
@@ -187,7 +191,7 @@ def minimum_bayes_risk(
 
     chosen = rows.index(expected.index(max(expected)))  # rows are numbered by first appearance
     return Decision(
-        answer=extract(samples[chosen].response.text) if extract else None,
+        answer=_read_answer(extract, samples[chosen]) if extract else None,
         chosen=samples[chosen],
         index=chosen,
         weights=tuple(w / total for w in raw),
@@ -323,8 +327,9 @@ def finite_rewards(samples: Sequence[ScoredResponse]) -> list[float]:
         InvalidSetting: no samples, or something else instead of them.
         InvalidReward: a reward is not finite.
     """
-    each = samples if isinstance(samples, Sequence) else (samples,)
-    others = {type(sample).__name__ for sample in each if not isinstance(sample, ScoredResponse)}
+    others = {type(samples).__name__}
+    if isinstance(samples, Sequence):
+        others = {type(each).__name__ for each in samples if not isinstance(each, ScoredResponse)}
     if others:
         raise InvalidSetting(
             f"expected scored responses to decide from, got {min(others)}; give "
@@ -344,30 +349,32 @@ def finite_rewards(samples: Sequence[ScoredResponse]) -> list[float]:
     return rewards
 
 
-def _read_answers(samples: Sequence[ScoredResponse], extract: AnswerExtractor) -> list[str | None]:
-    """The answer of each sample; each distinct text is read once."""
+def _read_answer(extract: AnswerExtractor, sample: ScoredResponse) -> str | None:
+    """The answer of a sample, or None if it has none; raise if the extractor reads none."""
     if not callable(extract):
         raise InvalidSetting(
             f"{short_repr(extract)} does not read answers; give a function from a response's text "
             "to its answer, such as extract_number, or decide by minimum_bayes_risk"
         )
-    answers: dict[str, str | None] = {}
-    for text in (sample.response.text for sample in samples):
-        if text not in answers:
-            answer = answers[text] = extract(text)
-            if not isinstance(answer, str | None):
-                raise InvalidSetting(
-                    f"the extractor returned {short_repr(answer)} for {short_repr(text)}; expected "
-                    "the answer as a text, or None if there is none"
-                )
-    return [answers[sample.response.text] for sample in samples]
+    answer = extract(sample.response.text)
+    if answer is None or isinstance(answer, str):
+        return answer
+    raise InvalidSetting(
+        f"the extractor returned {short_repr(answer)} for {short_repr(sample.response.text)}; "
+        "expected the answer as a text, or None if there is none"
+    )
 
 
 def _raw_weights(weights: Sequence[float] | None, n: int) -> list[float]:
     """Weights as given: ties are compared before dividing by the total, which would round."""
     if weights is None:
         return [1.0] * n
-    raw = [float(w) for w in weights]
+    try:
+        raw = [float(w) for w in weights]
+    except (TypeError, ValueError):
+        raise InvalidSetting(
+            f"weights = {short_repr(weights)}; give one number per sample"
+        ) from None
     if len(raw) != n:
         raise InvalidSetting(f"got {len(raw)} weights for {n} samples; give one weight per sample")
     if not all(math.isfinite(w) and w >= 0 for w in raw) or not any(raw):

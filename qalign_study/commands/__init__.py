@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import NoReturn
 
-from qalign_core.errors import QAlignError
+from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.validation import check_count, is_text, short_repr
 
 COMMANDS = {
@@ -39,6 +40,14 @@ COUNTS = {
     **{"states": 0, "samples": 2, "parameters": 1},
 }
 """Options that count something, and the least that each may be."""
+
+
+READS = ("path", "paths", "paired", "file", "files", "task", "prompts", "data", "out")
+"""Options that name what a command reads, or draws into."""
+WRITES = ("html", "csv", "latex", "outcomes", "pack")
+"""Options that name a file to write."""
+DRAWN = (".json", ".jsonl", ".toml")
+"""The kinds of files that are read in a folder."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,6 +78,29 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def refuse_overwriting(options: argparse.Namespace) -> None:
+    """Raise if a file to write is one that the command reads, or another one that it writes.
+
+    Raises:
+        InvalidSetting: it is; the message names the option.
+    """
+    values = [getattr(options, name, None) or () for name in READS]
+    several = [[value] if isinstance(value, str | Path) else value for value in values]
+    others = [os.path.realpath(value) for each in several for value in each]
+    for name in WRITES:
+        given = getattr(options, name, None)
+        if given is None:
+            continue
+        path = Path(os.path.realpath(given))
+        folders = [*map(str, path.parents)] if path.suffix in DRAWN and path.exists() else []
+        if any(other in (str(path), *folders) for other in others):
+            raise InvalidSetting(
+                f"--{name} {given} would replace what this command reads or writes; give another "
+                "file"
+            )
+        others.append(str(path))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the status is 0, 1 if a law fails, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -86,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, least in COUNTS.items():
             if (value := getattr(options, name, None)) is not None:
                 check_count(f"--{name.replace('_', '-')}", value, least)
+        refuse_overwriting(options)
         status: int | None = asyncio.run(options.command(options))
         sys.stdout.flush()  # a device that is full is noticed here, not behind the last line
     except QAlignError as error:
