@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import ScoredResponse
-from qalign_core.validation import check_real
+from qalign_core.validation import check_real, short_repr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,3 +86,13 @@ class Target:
                 )
             ratio = ratio + (self.sharpness - 1.0) * (p_new - p_old)
         return np.asarray(ratio)
+
+
+def check_target(target: object) -> None:
+    """Raise unless this is a target.
+
+    Raises:
+        InvalidSetting: it is something else, such as a number.
+    """
+    if not isinstance(target, Target):
+        raise InvalidSetting(f"target = {short_repr(target)}; give Target(beta)")

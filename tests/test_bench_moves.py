@@ -304,7 +304,7 @@ def test_every_part_of_the_shipped_moves_runs_in_the_worlds():
         *((name, "draw all randomness through `choices`") for name in
           ("Branch", "Index", "Correction", "Count")),
         ("OldTail", "with the log-probabilities of another text; take them from `choices`"),
-        ("KeptTooMuch", "`kept` must be true"),
+        ("KeptTooMuch", "a tuple of numbers as log_correction"),
         ("OneRole", "draws twice in the role 'index' of one step; give each its own"),
         ("Two", "has more than 500 outcomes; draw fewer texts per step"),
         ("Fails", "failed with IndexError: tuple index out of range; fix the move"),

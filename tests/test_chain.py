@@ -31,6 +31,7 @@ from qalign_core import (
 )
 from qalign_core.chain.acceptance import accepts
 from qalign_core.chain.moves.choices import draw_index
+from qalign_core.chain.moves.move import Proposal
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.target import Scores, Target
@@ -207,6 +208,15 @@ async def test_bad_settings_and_prompts_get_one_sentence() -> None:
             await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=seed))
         with pytest.raises(InvalidSetting, match="seed must be a whole number, got"):
             await steps_of(sample_iid(LM, RM, "x", n=1, seed=seed))
+    for other in ({"chain": -1}, {"chain": 1.5}, {"start": LM}, {"start": []}):
+        with pytest.raises(InvalidSetting, match=r"chain must be a whole|give the last step of"):
+            await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=0, **other))
+    with pytest.raises(InvalidSetting, match=r"target = 1.0; give Target\(beta\)"):
+        await steps_of(run_chain(LM, RM, "x", target=1.0, steps=1, seed=0))
+    with pytest.raises(
+        TypeError, match=r"run_chain\(\) got an unexpected keyword .* 'temperature'"
+    ):
+        await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=0, temperature=0.5))
     with pytest.raises(InvalidSetting, match="give either a target or its beta and sharpness"):
         await steps_of(run_chain(LM, RM, "x", target=Target(1.0), beta=3.0, steps=1, seed=0))
     with warnings.catch_warnings(action="error"):  # numpy's numbers are numbers
@@ -217,6 +227,41 @@ async def test_bad_settings_and_prompts_get_one_sentence() -> None:
     named = EnumerableLM(lambda prefix: [0.9, 0.1], pieces=("x", "<eos>"), max_new_tokens=6, id=5)
     with pytest.raises(ModelContractError, match=r"id of the language model .* is 5; a text"):
         await steps_of(run_chain(named, RM, "x", beta=1.0, steps=1, seed=0))
+
+
+class Planned:
+    """A move that does what it is given."""
+
+    def __init__(self, propose):
+        self.make = propose
+
+    async def propose(self, choices, y):
+        return self.make(choices, y)
+
+
+@pytest.mark.parametrize(
+    ("propose", "sentence"),
+    [
+        (lambda choices, y: Proposal(y, 0, (math.nan,)), r"log_correction is \(nan,\)"),
+        (lambda choices, y: Proposal(y, 0, (math.inf,)), r"log_correction is \(inf,\)"),
+        (lambda choices, y: Proposal(y, 0, ("a",)), "could not convert string to float: 'a'"),
+        (lambda choices, y: Proposal(y, 0, 0.5), "'float' object is not iterable"),
+        (lambda choices, y: Proposal("abc", 0, ()), "response is 'abc'"),
+        (lambda choices, y: Proposal(y, -1, ()), "the first -1 and the last 0 ids are not kept"),
+        (lambda choices, y: Proposal(y, 9, ()), "the first 9 and the last 0 ids are not kept"),
+        (lambda choices, y: Proposal(y, len(y), (), 1), "and the last 1 ids are not kept"),
+        (lambda choices, y: Proposal(y, 0.0, ()), "'float' object cannot be interpreted as an int"),
+        (lambda choices, y: choices.uniform(0), "n of choices.uniform must be a whole number >= 1"),
+        (lambda choices, y: choices.uniform(2.5), "must be a whole number >= 1, got 2.5"),
+        (lambda choices, y: choices.weighted(()), r"choices.weighted got \(\); give weights >= 0"),
+        (lambda choices, y: choices.weighted((0, 0)), "one at least > 0"),
+        (lambda choices, y: choices.weighted((-1, 2)), "one at least > 0"),
+        (lambda choices, y: choices.weighted((math.nan, 1)), "one at least > 0"),
+    ],
+)
+async def test_what_a_move_cannot_propose_or_draw_is_refused_at_its_step(propose, sentence) -> None:
+    with pytest.raises(InvalidSetting, match=sentence):
+        await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=1, seed=0, move=Planned(propose)))
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None, "high", 1e305, 10**400])

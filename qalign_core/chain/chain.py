@@ -39,9 +39,9 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.target import Target
+from qalign_core.target import Target, check_target
 from qalign_core.types import NoProposal, ScoredResponse, Step
-from qalign_core.validation import check_count, rename_settings
+from qalign_core.validation import check_count, rename_settings, short_repr
 
 
 async def step(
@@ -63,7 +63,7 @@ async def step(
         move: makes the proposal.
         state: the state before the step, with its reward in raw RM units.
     """
-    result = check_result(await move.propose(choices, state.response))  # Eq. 4
+    result = check_result(await move.propose(choices, state.response), state.response)  # Eq. 4
     if isinstance(result, NoProposal):  # its correction is log 0: rejected, the state repeats
         candidate, cost, refused = state, choices.cost, result
     else:
@@ -132,6 +132,8 @@ async def run_chain(
     check_models(lm, rm)
     check_seed(seed)
     settings: dict[str, Any] = {"beta": beta, "sharpness": sharpness, **rename_settings(former)}
+    if unknown := settings.keys() - {"beta", "sharpness"}:
+        raise TypeError(f"run_chain() got an unexpected keyword argument {min(unknown)!r}")
     if target is None:
         target = Target(**settings)
     elif settings != {"beta": None, "sharpness": 1.0}:
@@ -139,7 +141,13 @@ async def run_chain(
     if isinstance(move, str):
         move = move_of(parse_moves(move), lm)
     check_move(move)
+    check_target(target)
     check_count("steps", steps, 0)
+    check_count("chain", chain, 0)
+    if start is not None and (not isinstance(start, Step) or start.chain != chain):
+        raise InvalidSetting(
+            f"start = {short_repr(start)}; give the last step of chain {chain}, or None"
+        )
     prompt_ids = encode_prompt(lm, prompt)
     address = StepAddress(seed, chain, 0)
     ahead = Ahead(lm, prompt_ids, address, steps if name_of(move) == SUFFIX else 0)

@@ -1,13 +1,16 @@
 """Checks of what models return: the contract that detailed balance requires."""
 
+import math
+import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from inspect import iscoroutinefunction, isfunction
 from numbers import Integral
 
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.types import MoveResult, Response
-from qalign_core.validation import HUGE, is_text, short_repr
+from qalign_core.types import MoveResult, NoProposal, Response
+from qalign_core.validation import HUGE, is_text, short_repr, user_code
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:
@@ -69,17 +72,33 @@ def check_move(move: object, place: str = "") -> None:
         )
 
 
-def check_result(result: MoveResult, name: str = "the move") -> MoveResult:
-    """Return what a move made of a state if it is a proposal, or the reason that there is none.
+def check_result(result: MoveResult, y: Response, name: str = "the move") -> MoveResult:
+    """Return what a move made of the state `y`, with whole numbers as int, if it can be used.
 
     Raises:
-        InvalidSetting: it is something else.
+        InvalidSetting: it is neither a Proposal nor a NoProposal, or keeps other ids than it says,
+            or its correction is no number below infinity.
     """
     if not isinstance(result, MoveResult):
         raise InvalidSetting(
             f"{name} returned {type(result).__name__}; return a Proposal or a NoProposal"
         )
-    return result
+    if isinstance(result, NoProposal):
+        return replace(result, reason=str(result.reason))
+    before = f"{name} returned a Proposal that cannot be used ("
+    after = "); give a Response, whole numbers, and a tuple of numbers as log_correction"
+    with user_code(InvalidSetting, before, after):
+        if not isinstance(result.response, Response):
+            raise TypeError(f"response is {short_repr(result.response)}")
+        if not sum(map(float, result.log_correction)) < math.inf:  # type: ignore[arg-type]
+            raise ValueError(f"log_correction is {short_repr(result.log_correction)}")
+        kept, again = map(operator.index, (result.kept, result.kept_again))
+        new, old = result.response.tokens, y.tokens
+        can_keep = min(kept, again) >= 0 and kept + again <= min(len(new), len(old))
+        ends = new[len(new) - again :], old[len(old) - again :]
+        if not (can_keep and new[:kept] == old[:kept] and ends[0] == ends[1]):
+            raise ValueError(f"the first {kept} and the last {again} ids are not kept")
+    return replace(result, kept=kept, kept_again=again)
 
 
 def check_response(

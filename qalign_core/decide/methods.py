@@ -20,7 +20,7 @@ from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
-from qalign_core.target import Target
+from qalign_core.target import Target, check_target
 from qalign_core.types import Array, ScoredResponse, Step
 from qalign_core.validation import short_repr
 
@@ -233,6 +233,7 @@ def importance_weights(
     Raises:
         InvalidSetting: a log-probability that is needed is not known.
     """
+    check_target(target)
     tilt = tilt_of(samples, target.sharpness)
     if not rewards:
         return ()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from qalign_core.chain.checks import check_result
 from qalign_core.chain.moves.move import Move, MoveResult, Proposal
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array, NoProposal, Response
@@ -183,12 +184,10 @@ def check_proposal(y: Response, proposal: Proposal, log_probs: Sequence[float]) 
     """The log correction of a proposal whose text has these log-probabilities.
 
     Raises:
-        InvalidSetting: its correction is no number, its log-probabilities are another text's, or it
-            claims to keep ids that it changed.
+        InvalidSetting: as `check_result`, or its log-probabilities are another text's.
     """
-    new, total = proposal.response, _total(proposal)
-    if not total < math.inf:
-        raise InvalidSetting(f"the move's log correction is {total} for {short_repr(new.text)}")
+    check_result(proposal, y)
+    new = proposal.response
     if log_probs != new.log_probs and not (
         len(log_probs) == len(new.log_probs) and np.allclose(log_probs, new.log_probs, 1e-9, 1e-9)
     ):
@@ -196,14 +195,7 @@ def check_proposal(y: Response, proposal: Proposal, log_probs: Sequence[float]) 
             f"the move proposes {short_repr(new.text)} with the log-probabilities of another text; "
             "take them from `choices`"
         )
-    start, end, a, b = proposal.kept, proposal.kept_again, y.tokens, new.tokens
-    kept = start >= 0 and end >= 0 and start + end <= min(len(a), len(b))
-    if not (kept and a[:start] == b[:start] and a[len(a) - end :] == b[len(b) - end :]):
-        raise InvalidSetting(
-            f"the move says that it keeps the first {start} and the last {end} tokens of "
-            f"{short_repr(y.text)}, but proposes {short_repr(new.text)}; `kept` must be true"
-        )
-    return total
+    return _total(proposal)
 
 
 @lru_cache(maxsize=64)

@@ -1,5 +1,6 @@
 """The random draws of one step of a chain: seeded integers, suffixes of the LM, and their cost."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -12,6 +13,7 @@ from qalign_core.chain.sampling import draw_suffix
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Cost, Response
+from qalign_core.validation import check_count, short_repr
 
 
 def draw_index(length: int, u: float) -> int:
@@ -71,10 +73,15 @@ class StepChoices:
 
     def uniform(self, n: int, role: str = "index") -> int:
         """Draw a whole number, uniform over {0, ..., n-1}."""
+        check_count("n of choices.uniform", n, 1)
         return draw_index(n, self.address.derive_uniform(self._role(role)))
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
         """Draw an index with probability proportional to its weight."""
+        if not (all(0 <= each < math.inf for each in weights) and sum(weights) > 0):
+            raise InvalidSetting(
+                f"choices.weighted got {short_repr(weights)}; give weights >= 0, one at least > 0"
+            )
         *bounds, total = accumulate(weights)
         u = self.address.derive_uniform(self._role(role)) * total
         return sum(bound <= u for bound in bounds)
@@ -83,6 +90,7 @@ class StepChoices:
         self, y: Response, kept: int, *, until: frozenset[int] = frozenset(), role: str = "suffix"
     ) -> Response:
         """Keep the first `kept` ids of `y`; draw the rest, to the end or an id of `until`."""
+        check_count("kept of choices.extend", kept, 0)
         prefix, log_probs = y.tokens[:kept], y.log_probs[:kept]
         seed = self.address.derive(self._role(role))
         response = await draw_suffix(

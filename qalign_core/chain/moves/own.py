@@ -4,17 +4,14 @@ Only the command line and Python can load a file (`registry.load_move`); links a
 """
 
 import hashlib
-import math
-import operator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qalign_core.chain.checks import check_move, check_result
 from qalign_core.chain.moves.move import Choices
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
-from qalign_core.types import MoveResult, NoProposal, Proposal, Response
-from qalign_core.validation import first_line, short_repr, user_code
+from qalign_core.types import MoveResult, Response
+from qalign_core.validation import first_line
 
 
 class OwnMove:
@@ -52,23 +49,7 @@ class OwnMove:
         except (Exception, SystemExit) as error:
             problem = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidSetting(f"{self.place} failed with {problem}; fix the move") from error
-        checked = check_result(result, self.place)
-        if isinstance(checked, NoProposal):
-            return checked
-        before = f"{self.place} returned a Proposal that cannot be used ("
-        after = "); give a Response, whole numbers, and a tuple of numbers as log_correction"
-        with user_code(InvalidSetting, before, after):
-            return with_types(checked)
-
-
-def with_types(proposal: Proposal) -> Proposal:
-    """Return a proposal with whole numbers, numpy's included, as int; raise if it is none."""
-    if not isinstance(proposal.response, Response):
-        raise TypeError(f"response is {short_repr(proposal.response)}")
-    if math.isnan(sum(map(float, proposal.log_correction))):  # type: ignore[arg-type]
-        raise ValueError(f"log_correction is {short_repr(proposal.log_correction)}")
-    kept, kept_again = map(operator.index, (proposal.kept, proposal.kept_again))
-    return replace(proposal, kept=kept, kept_again=kept_again)
+        return check_result(result, y, self.place)
 
 
 LOADED: dict[str, OwnMove] = {}
