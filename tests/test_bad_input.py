@@ -223,6 +223,7 @@ NONSENSE = {
     "run --json": "give --prompts SET",
     "run --problems 4": "--problems is for --prompts SET; --problem N runs one problem",
     "run --prompt Hi --problem 3": "--prompt and --problem are two problems",
+    "run --prompt Hi --task long": "--prompt and --task are two problems",
     "compare --prompt Hi --problem 3": "--prompt and --problem are two problems",
     "evaluate --out x --extractor none": "--extractor none is for a --prompt; leave it out",
     "fetch mood": "mood is a reward without a network of its own to download",

@@ -416,3 +416,10 @@ def test_a_load_tells_what_it_does(folder, monkeypatch):
         bar.refresh()
     assert notices[-1] == "fetching a/model: 25% of 200 MB"
     PROGRESS.reset(token)
+
+
+@pytest.mark.parametrize("name", [None, 5, ["embedded"], len])
+def test_a_model_is_named_by_a_text(name):
+    for load in (registry.load_language_model, registry.load_reward_model):
+        with pytest.raises(ModelLoadError, match="give its name as a text"):
+            load(name)

@@ -596,16 +596,6 @@ def test_the_runs_beside_a_server_are_as_the_paper_page_says() -> None:
         assert f"| {label} | {' | '.join(cells)} |" in text
 
 
-def test_the_reward_of_the_first_set_orders_as_many_pairs_as_is_said() -> None:
-    ordered = [
-        np.mean(np.greater.outer(r.pool_reward[right], r.pool_reward[~right]))
-        for r in unpack(RESULTS / "in_distribution.zip").records
-        if 0 < (right := r.is_right(r.pool_answer)).sum() < len(right)
-    ]
-    text = texts_of("docs/how-it-works.md")["docs/how-it-works.md"]
-    assert f"{np.mean(ordered):.0%} of the pairs (mean over the {len(ordered)} problems" in text
-
-
 def test_the_states_and_the_misread_forms_are_those_of_the_files() -> None:
     forms, suffix, blocks = (
         unpack(RESULTS / "pretrained" / f"{name}.zip").records

@@ -238,3 +238,21 @@ def test_the_file_of_an_unreadable_trace_is_named(tmp_path) -> None:
     (tmp_path / "broken.jsonl").write_text("[1]\n")
     with pytest.raises(InvalidTrace, match=r"^broken\.jsonl: line 1 of the trace"):
         load_trace(tmp_path / "broken.jsonl")
+
+
+def test_a_trace_of_steps_alone_says_that_its_settings_are_not_known(tmp_path):
+    steps = collect(run_chain(LM, RM, "x", beta=0.2, steps=2, seed=9))
+    save_trace(Trace.collect(steps), tmp_path / "alone.jsonl")
+    (note,) = load_trace(tmp_path / "alone.jsonl").header.notes
+    assert note.startswith("the settings, other than steps and chains, are not those of the run")
+    header = TraceHeader(Run(prompt="x", beta=0.2, steps=2, seed=9))
+    save_trace(Trace.collect(steps, header), tmp_path / "known.jsonl")
+    assert load_trace(tmp_path / "known.jsonl").header.notes == ()
+
+
+@pytest.mark.parametrize("other", [[], None, "a.jsonl"])
+def test_what_is_no_trace_is_not_saved_and_the_file_stays(other, tmp_path):
+    (tmp_path / "there").write_text("precious")
+    with pytest.raises(InvalidTrace, match=r"expected a trace, got .*; Trace.collect\(steps\)"):
+        save_trace(other, tmp_path / "there")
+    assert (tmp_path / "there").read_text() == "precious"

@@ -203,6 +203,10 @@ def end_line(reason: str, message: str = "") -> str:
 
 def trace_lines(trace: Trace) -> Iterator[str]:
     """Yield all lines of a trace, newline included, with the answers that its grader reads."""
+    if not isinstance(trace, Trace):
+        raise InvalidTrace(
+            f"expected a trace, got {type(trace).__name__}; Trace.collect(steps) makes one of steps"
+        )
     yield header_line(trace.header)
     lines = LineWriter(trace.header.run)
     yield from map(lines.step, trace.steps)
@@ -286,7 +290,8 @@ class TraceReader:
         line = self._object(text)
         kind = line.get("type")
         if kind != "header" and self.header is None:
-            raise self._bad(f"a {short_repr(kind)} line", "a header, and first")
+            shown = "a line without a type" if kind is None else f"a {short_repr(kind)} line"
+            raise self._bad(shown, "a header, and first")
         if kind == "header":
             header = self._header(line)
             if self.header is not None and (differs := difference(self.header, header)):

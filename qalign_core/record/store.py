@@ -149,8 +149,10 @@ def save_trace(trace: Trace, path: str | Path) -> None:
 
     Raises:
         InvalidSetting: it cannot be written; an existing file is left unchanged.
+        InvalidTrace: it is no trace.
     """
-    write_whole(Path(path), "".join(trace_lines(trace)).encode())
+    text = "".join(trace_lines(trace))
+    write_whole(Path(path), text.encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:

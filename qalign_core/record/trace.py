@@ -21,6 +21,8 @@ from qalign_core.run import Run
 from qalign_core.types import ScoredResponse, Step
 from qalign_core.validation import short_repr
 
+UNKNOWN = "the settings, other than steps and chains, are not those of the run: none were given"
+"""The note of a trace that was made of steps alone."""
 _MAY_GROW = ("steps", "chains", "pool")
 """Fields of a header that may grow when a run is resumed: earlier draws stay the same."""
 _MAY_DIFFER = ("created", "notes", "task", "command", "source")
@@ -112,12 +114,16 @@ class Trace:
 
     @classmethod
     def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Self:
-        """Make a trace of steps: `Trace.collect([step async for step in run_chain(...)])`."""
+        """Make a trace of steps: `Trace.collect([step async for step in run_chain(...)])`.
+
+        Steps do not know their settings: give the header, such as `TraceHeader(Run(beta=2.0))`, of
+        a trace that is to be saved. Without it, a note says that the settings are not known.
+        """
         collected = tuple(steps)
         if header is None:
             chains = {step.chain for step in collected}
             last = max((s.t for s in collected), default=0)
-            header = TraceHeader(Run(steps=last, chains=max(1, len(chains))))
+            header = TraceHeader(Run(steps=last, chains=max(1, len(chains))), notes=(UNKNOWN,))
         return cls(header, collected)
 
     @cached_property

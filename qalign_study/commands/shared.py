@@ -23,6 +23,8 @@ Models = tuple[LanguageModel, RewardModel]
 
 
 TEXTS = ("prompt", "reference", "extractor")
+TASK = "in_distribution"
+"""The problem set of commands that name none."""
 
 
 OF_EACH = {
@@ -89,7 +91,7 @@ def set_options(parser: argparse._ActionsContainer, **several: Any) -> None:
     """Which problem set, or with `nargs` which several."""
     parser.add_argument(
         "--task",
-        **{"default": "in_distribution", **several},
+        **{"default": TASK, **several},
         help="name of an embedded problem set (NAME@SEED: the same set with other problems), a "
         "file of JSON lines or TOML, or one of the paper's sets: " + ", ".join(task_names()),
     )
@@ -184,8 +186,9 @@ def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
 def run_of(options: argparse.Namespace) -> tuple[Run, Problem]:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
     settings, check = read_settings(options), None
-    if "prompt" in settings and options.problem is not None:
-        raise InvalidSetting("--prompt and --problem are two problems; leave one of them out")
+    for name, default in (("problem", None), ("task", TASK)):
+        if "prompt" in settings and getattr(options, name) != default:
+            raise InvalidSetting(f"--prompt and --{name} are two problems; leave one of them out")
     if "prompt" not in settings:
         problems = load_set(options).problems
         number: int = options.problem or 0
