@@ -688,27 +688,41 @@ def _best_of_states(records: Sequence[Record]) -> Array:
     return np.array([bool(r.is_right(a)) for r, a in zip(records, best, strict=True)])
 
 
-def test_moves_on_forms_do_not_differ_significantly_and_the_last_problems_agree() -> None:
+@pytest.mark.parametrize(("name", "looked_at"), [("smollm2-entropy", 50), ("smollm2-block", 75)])
+def test_moves_on_forms_do_not_differ_significantly_and_the_last_problems_stand_alone(
+    name: str, looked_at: int
+) -> None:
     suffix = {r.id: r for r in unpack(RESULTS / "pretrained" / "forms.zip").records}
     text = texts_of("docs/results.md")["docs/results.md"]
-    for name in ("smollm2-entropy", "smollm2-block"):
-        records = unpack(RESULTS / "forms" / f"{name}.zip").records
-        best = _best_of_states(records)
-        rival = _best_of_states([suffix[r.id] for r in records])
-        gap = paired_difference("a", "b", 1.0 * best, 1.0 * rival, n=64, spent=0)
-        value, low, high = _percent(gap)
-        assert low < 0 < high
-        n_problems = rf"{(best != rival).sum()} problems, (exact )?p = {gap.p:.3g}\)"
-        assert re.search(rf"{value:.1f}( points)? \({low:.1f} to {high:.1f}; .*{n_problems}", text)
-        samples = _best_of_samples(records)
-        of_last = [1.0 * each[50:] for each in (best, samples)]
-        value, low, high = _percent(paired_difference("a", "b", *of_last, n=64, spent=0))
-        gained = (best & ~samples)[50:].sum()
-        assert not (samples & ~best)[50:].any()
-        assert f"{value:+.1f} ({low:.1f} to {high:.1f}; {gained} " in text
-        assert np.array_equal(
-            [r.pool_reward for r in records], [suffix[r.id].pool_reward for r in records]
-        )
+    records = unpack(RESULTS / "forms" / f"{name}.zip").records
+    same = [suffix[r.id] for r in records]
+    assert np.array_equal([r.pool_reward for r in records], [r.pool_reward for r in same])
+    best, rival, samples = (
+        _best_of_states(records),
+        _best_of_states(same),
+        _best_of_samples(records),
+    )
+
+    def gap(x: Array, y: Array) -> Difference:
+        return paired_difference("a", "b", 1.0 * x, 1.0 * y, n=64, spent=0)
+
+    def in_points_of(x: Array, y: Array) -> str:
+        value, low, high = _percent(gap(x, y))
+        return f"{value:+.1f} points ({low:.1f} to {high:.1f}"
+
+    counts = f"{(rival & ~samples).sum()}, {(samples & ~rival).sum()}"
+    over = in_points_of(rival, samples).replace(" points", "")
+    cell = _cell(_as_share(share_of(1.0 * rival)))
+    assert f"| `suffix`: best state | {cell} | {over}), significant | {counts} |" in text
+    assert gap(best, rival).low < 0 < gap(best, rival).high
+    differ = f"{(best != rival).sum()} problems"
+    assert f"{in_points_of(best, rival)}; they differ on {differ}" in text
+    best, rival, samples = best[looked_at:], rival[looked_at:], samples[looked_at:]
+    gained, lost = (best & ~samples).sum(), (samples & ~best).sum()
+    count = f"{gained} problems gained, {lost or 'none'} lost)"
+    assert f"last {len(best)} have {in_points_of(best, samples)}; {count}" in text
+    if name == "smollm2-block":
+        assert f"{in_points_of(best, rival)}) over `suffix`" in text
 
 
 def test_what_readme_says_of_forms_is_in_the_results_and_the_vote_gains_with_compute() -> None:

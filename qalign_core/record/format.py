@@ -290,8 +290,8 @@ class TraceReader:
         line = self._object(text)
         kind = line.get("type")
         if kind != "header" and self.header is None:
-            shown = "a line without a type" if kind is None else f"a {short_repr(kind)} line"
-            raise self._bad(shown, "a header, and first")
+            name = "a line without a type" if kind is None else f"a {short_repr(kind)} line"
+            raise self._bad(name, "a header, and first")
         if kind == "header":
             header = self._header(line)
             if self.header is not None and (differs := difference(self.header, header)):

@@ -46,7 +46,7 @@ READS = ("path", "paths", "paired", "file", "files", "task", "prompts", "data", 
 """Options that name what a command reads, or draws into."""
 WRITES = ("html", "csv", "latex", "outcomes", "pack")
 """Options that name a file to write."""
-DRAWN = (".json", ".jsonl", ".toml")
+DATA = (".json", ".jsonl", ".toml")
 """The kinds of files that are read in a folder."""
 
 
@@ -85,17 +85,17 @@ def refuse_overwriting(options: argparse.Namespace) -> None:
         InvalidSetting: it is; the message names the option.
     """
     values = [getattr(options, name, None) or () for name in READS]
-    several = [[value] if isinstance(value, str | Path) else value for value in values]
-    others = [os.path.realpath(value) for each in several for value in each]
+    several = [[each] if isinstance(each, str | Path) else each for each in values]
+    others = [os.path.realpath(path) for each in several for path in each]
     for name in WRITES:
-        given = getattr(options, name, None)
-        if given is None:
+        value = getattr(options, name, None)
+        if value is None:
             continue
-        path = Path(os.path.realpath(given))
-        folders = [*map(str, path.parents)] if path.suffix in DRAWN and path.exists() else []
+        path = Path(os.path.realpath(value))
+        folders = [*map(str, path.parents)] if path.suffix in DATA and path.exists() else []
         if any(other in (str(path), *folders) for other in others):
             raise InvalidSetting(
-                f"--{name} {given} would replace what this command reads or writes; give another "
+                f"--{name} {value} would replace what this command reads or writes; give another "
                 "file"
             )
         others.append(str(path))
