@@ -688,10 +688,11 @@ def _best_of_states(records: Sequence[Record]) -> Array:
     return np.array([bool(r.is_right(a)) for r, a in zip(records, best, strict=True)])
 
 
-@pytest.mark.parametrize(("name", "looked_at"), [("smollm2-entropy", 50), ("smollm2-block", 75)])
+@pytest.mark.parametrize("name", ["smollm2-entropy", "smollm2-block"])
 def test_moves_on_forms_do_not_differ_significantly_and_the_last_problems_stand_alone(
-    name: str, looked_at: int
+    name: str,
 ) -> None:
+    looked_at = 75  # before the others were drawn
     suffix = {r.id: r for r in unpack(RESULTS / "pretrained" / "forms.zip").records}
     text = texts_of("docs/results.md")["docs/results.md"]
     records = unpack(RESULTS / "forms" / f"{name}.zip").records
