@@ -369,6 +369,14 @@ async def test_the_synchronous_forms_work_inside_a_running_loop() -> None:
         collect(run_chain(LM, RM, "x", beta=0, steps=5, seed=2))
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is an interrupt; a process that tests run in may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class InterruptedReward(TableReward):
     """Presses Ctrl-C at its fortieth text, and takes its time to end."""
 
@@ -394,7 +402,7 @@ class InterruptedReward(TableReward):
         lambda rm: sample_iid(LM, rm, "x", n=99, seed=2),
     ],
 )
-def test_an_interrupt_ends_a_run_as_an_interrupt(draws) -> None:
+def test_an_interrupt_ends_a_run_as_an_interrupt(draws, interruptible) -> None:
     items = iterate(draws(InterruptedReward()))
     assert next(items) is not None
     with pytest.raises(KeyboardInterrupt):
