@@ -760,9 +760,9 @@ def _signed(value: float) -> str:
 
 
 def _cell(row: dict[str, Any]) -> str:
-    value, low, high = (100 * row[key] + 1e-9 for key in BAND)
+    value, low, high = (100 * row[key] for key in BAND)
     form = ".0f" if round(low) <= round(value, 1) <= round(high) else ".1f"
-    return f"{value:.1f} ({low:{form}}-{high:{form}})"
+    return f"{value:.1f} ({low + 1e-9:{form}}-{high + 1e-9:{form}})"
 
 
 def _as_row(gap: Difference) -> dict[str, float]:
