@@ -343,7 +343,6 @@ def load_language_model(
         ModelLoadError: the model cannot be loaded.
         InvalidSetting: a sampling parameter is invalid.
     """
-    _check_name("language", id)
     settings = {name: changes.pop(name) for name in Sampling.settings() if name in changes}
     _check_options("lm", id, changes)
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
@@ -370,7 +369,6 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     Raises:
         ModelLoadError: the model cannot be loaded.
     """
-    _check_name("reward", id)
     _check_options("rm", id, options)
     return _reward(id, id, options, code)
 
@@ -395,12 +393,6 @@ def load_grader(place: str) -> Grader:
         )
     OWN_GRADERS[full] = own_grader(full, extract, getattr(grader, "same", None))
     return OWN_GRADERS[full]
-
-
-def _check_name(kind: str, id: object) -> None:
-    if not isinstance(id, str):
-        hint = " (a function is a reward as FunctionReward(function))" * callable(id)
-        raise ModelLoadError(f"the {kind} model is {short_repr(id)}; give its name as a text{hint}")
 
 
 def load_move(place: str) -> OwnMove:
@@ -490,6 +482,9 @@ def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[
 
 
 def _check_options(kind: str, id: str, options: dict[str, Any]) -> None:
+    if not isinstance(id, str):
+        hint = " (a function is a reward as FunctionReward(function))" * callable(id)
+        raise ModelLoadError(f"the {kind} is {short_repr(id)}; give its name as a text{hint}")
     values = {name: value for name, value in options.items() if value is not None}
     kinds = _option_kinds(kind, id) if values else {}  # it imports the loader, so only if needed
     for name in values:

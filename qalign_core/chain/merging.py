@@ -81,7 +81,9 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
     waiting: list[asyncio.Task[Any]] = []
 
     async def advance() -> object:
-        waiting[:] = filter(None, [asyncio.current_task()])
+        task = asyncio.current_task()
+        assert task is not None
+        waiting[:] = [task]
         return await anext(items, _END)
 
     async def close() -> None:
