@@ -29,8 +29,9 @@ class LanguageModel(Protocol):
     Optional attributes, used where present: `n_parameters: int` (for FLOPs),
     `sampling: Sampling` and `revision: str` (for the header of a trace),
     `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
-    must say of it, such as that it is approximate), `spare_rows: int` (of a batch that runs; the
-    suffixes of coming steps are then drawn early).
+    must say of it, such as that it is approximate), `spare_rows: int` (of a batch that runs, below
+    0 if it has too many; the suffixes of coming steps are then drawn early, with
+    `extend(..., on_token)`, which receives each new id as it is drawn).
 
     Optional methods: `score_tokens(prompt_ids, tokens, *, top, first=0)` returns a `TokenScore` per
     token of a given text, starting at `first`; the moves entropy and block need it. Block also
@@ -88,6 +89,9 @@ class RewardModel(Protocol):
         """The reward `r(x, y)`, raw units of the model."""
         ...
 
+
+OnToken = Callable[[int], None]
+"""Receives each new id of a response while it is drawn, in the event loop of its request."""
 
 Utility = Callable[[str, str], float]
 """`u(y, y')` of two response texts, in [0, 1]."""

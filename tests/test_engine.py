@@ -331,6 +331,29 @@ async def test_a_kept_prefix_is_copied_into_the_row_and_not_computed_again(folde
     lm.close()
 
 
+async def test_what_another_row_has_drawn_so_far_is_copied_and_not_computed_again(folder):
+    lm = load(folder, rows=4)
+    ids = lm.encode(PROMPT)
+    whole = await lm.extend(ids, (), seed=1)
+    alone = await lm.extend(ids, whole.tokens[:5], seed=2)
+    lm.close()
+
+    lm, drawn, second = load(folder, rows=4), [], []
+
+    def begin_second(token):
+        drawn.append(token)
+        if len(drawn) == 5:
+            call = lm.extend(ids, tuple(drawn), seed=2)
+            second.append(asyncio.ensure_future(call))
+
+    assert await lm.extend(ids, (), seed=1, on_token=begin_second) == whole
+    assert tuple(drawn) == whole.tokens
+    assert await second[0] == alone
+    # the prompt and each token but the last were computed once
+    assert lm.engine.n_processed == len(ids) - 1 + len(whole) + len(alone) - 5
+    lm.close()
+
+
 def test_what_a_model_raises_becomes_one_line():
     assert str(as_engine_error(ValueError("bad\nlong trace"))).endswith("ran: bad")
     known = InvalidPrompt("as it is")

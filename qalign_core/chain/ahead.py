@@ -1,10 +1,10 @@
 """Draw the suffixes of coming steps early, in the batch of the present one.
 
 A suffix depends only on its seed, which is known beforehand, and on its prefix. The prefix of a
-coming step is known if it is no longer than that of any step which is still undecided. Otherwise it
-is guessed: for the next two steps, that the steps before them will be rejected; for later ones,
-that suffixes which are drawn already will be accepted. A wrong guess costs time and never changes a
-number: a suffix is used only for the seed and the prefix that it was drawn for.
+coming step depends on which of the steps before it will be accepted. So the draws that are most
+probably needed begin as soon as the tokens of their prefix are there, even while the response that
+these belong to is still being drawn. A wrong guess costs time and never changes a number: a suffix
+is used only for the seed and the prefix that it was drawn for.
 
 This pays for a large model, which reads all its weights for each new token of a batch, whether the
 batch has 1 row or 8.
@@ -12,7 +12,8 @@ batch has 1 row or 8.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from qalign_core.chain.merging import end
@@ -22,11 +23,33 @@ from qalign_core.context import in_background
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Response
 
-STEPS = 8
-"""Steps that are planned, the present one included."""
+MAX_STEPS, MAX_STATES = 16, 16
+"""Steps that are planned, the present one included, and states that each of them may begin with."""
 
-MAX_REJECTED = 2
-"""Coming steps whose suffix is drawn on the guess that all steps before them are rejected."""
+TIMES_AS_PROBABLE = 3
+"""A draw that runs makes room only for one that is so many times as probable."""
+
+Key = tuple[int, tuple[int, ...]]
+"""The seed and the prefix of a draw, which decide what is drawn."""
+
+
+@dataclass
+class _Draw:
+    """A response while it is drawn: its tokens so far, and its task if it is drawn early."""
+
+    tokens: Sequence[int]
+    has_begun: bool = False
+    is_complete: bool = False
+    task: asyncio.Task[Response] | None = None
+
+
+@dataclass
+class _State:
+    """A state that a coming step may begin with: its tokens so far, its length, its probability."""
+
+    tokens: Sequence[int]
+    length: int
+    probability: float = field(default=0.0)
 
 
 class Ahead:
@@ -46,16 +69,23 @@ class Ahead:
         self, lm: LanguageModel, prompt_ids: Sequence[int], address: StepAddress, last: int
     ) -> None:
         self._lm: Any = lm
-        self._prompt_ids, self._address, self._last = prompt_ids, address, last
+        self._prompt_ids, self._address = prompt_ids, address
+        self._last = last if hasattr(lm, "spare_rows") else 0
         self._t, self._is_due = 0, False
         self._state: tuple[int, ...] = ()
-        self._early: dict[tuple[int, tuple[int, ...]], asyncio.Task[Response]] = {}
+        self._draws: dict[Key, _Draw] = {}
+        self._choices_of = lru_cache(maxsize=4 * MAX_STEPS)(self._derive_choices)
+        # what is guessed from: one of each kind to begin with
+        self._n_steps, self._n_accepted, self._n_responses, self._n_full = 2, 1, 2, 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lm, name)
 
     def begin(self, t: int, state: tuple[int, ...]) -> None:
-        """Note the step that begins and its state; plan after the step has asked for its suffix."""
+        """Note the step that begins, and its state; step 0 has none."""
+        if t > 1:
+            self._n_steps += 1
+            self._n_accepted += state != self._state
         self._t, self._state = t, state
         self._plan_soon()
 
@@ -63,58 +93,110 @@ class Ahead:
         self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int, **options: Any
     ) -> Response:
         """Draw the rest of a response, or wait for it if it is drawn already."""
-        early = self._early.pop((seed, tuple(prefix)), None)
-        response: Response = await (
-            early or self._lm.extend(prompt_ids, prefix, seed=seed, **options)
-        )
+        if not self._last:
+            response: Response = await self._lm.extend(prompt_ids, prefix, seed=seed, **options)
+            return response
+        key = seed, tuple(prefix)
+        draw = self._draws.setdefault(key, _Draw(key[1]))
+        response = await (draw.task or self._extend(key, draw))
+        self._n_responses += 1
+        self._n_full += len(response) == self._lm.max_new_tokens
         return response
 
     async def close(self) -> None:
         """Cancel what is drawn early."""
         self._last = 0
-        await end(self._early.values())
+        await end([draw.task for draw in self._draws.values() if draw.task])
 
-    def _plan_soon(self, finished: asyncio.Task[Response] | None = None) -> None:
+    async def _extend(self, key: Key, draw: _Draw) -> Response:
+        draw.has_begun, draw.tokens = True, (tokens := [*key[1]])
+
+        def add(token: int) -> None:
+            tokens.append(token)
+            self._plan_soon()
+
+        response: Response = await self._lm.extend(
+            self._prompt_ids, key[1], seed=key[0], on_token=add
+        )
+        draw.tokens, draw.is_complete = response.tokens, True
+        return response
+
+    def _plan_soon(self) -> None:
         """Plan once in this turn of the event loop, after all draws have reached the model."""
-        if finished is not None and not finished.cancelled():
-            finished.exception()  # raised again where the suffix is awaited
-        if self._last and not self._is_due and hasattr(self._lm, "spare_rows"):
+        if self._last and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._plan)
 
     def _plan(self) -> None:
-        """Start what is expected to be needed, and cancel the rest."""
+        """Start the draws that are most probably needed, and cancel those that nothing needs."""
         self._is_due = False
-        n_rows = self._lm.spare_rows
-        if not (n_rows or self._early):
+        if not self._last:
             return
-        tokens, known = self._state, len(self._state)
-        expected: dict[tuple[int, tuple[int, ...]], asyncio.Task[Response]] = {}
-        for t in range(self._t, min(self._t + STEPS, self._last + 1)):
-            address = replace(self._address, t=t)
-            index = draw_index(len(tokens), address.derive_uniform("index"))
-            if index > known and t > self._t + MAX_REJECTED:
-                continue
-            known = min(known, index)
-            if t == self._t:
-                continue
-            key = address.derive("suffix"), tokens[:index]
-            task = self._early.get(key)
-            if task is None and n_rows:
-                n_rows -= 1
-                task = self._start(*key)
-            if task is None:
-                continue
-            expected[key] = task
-            if task.done() and not task.cancelled() and task.exception() is None:
-                tokens = task.result().tokens
-                known = len(tokens)
-        for key in self._early.keys() - expected:
-            self._early[key].cancel()
-        self._early = expected
+        probability = self._coming_draws()
+        running = {key for key, draw in self._draws.items() if draw.task and not draw.task.done()}
+        for key in running & probability.keys():
+            probability[key] *= TIMES_AS_PROBABLE
+        open_draws = [key for key in probability if key in running or key not in self._draws]
+        open_draws.sort(key=probability.__getitem__, reverse=True)
+        n_held = sum(self._draws[key].has_begun for key in running)
+        chosen = open_draws[: max(0, self._lm.spare_rows + n_held)]
+        present = self._key(self._t, self._state, len(self._state))
+        kept = {present, *chosen, *(self._draws.keys() & probability.keys() - running)}
+        for key in self._draws.keys() - kept:
+            if task := self._draws.pop(key).task:
+                task.cancel()
+        for key in chosen:
+            if key not in self._draws:
+                self._start(key)
 
-    def _start(self, seed: int, prefix: tuple[int, ...]) -> asyncio.Task[Response]:
-        call = self._lm.extend(self._prompt_ids, prefix, seed=seed)
-        task = asyncio.get_running_loop().create_task(call, context=in_background())
-        task.add_done_callback(self._plan_soon)
-        return task
+    def _coming_draws(self) -> dict[Key, float]:
+        """Draws of the steps after the present one that could begin, and how probable they are."""
+        accepted, full = self._n_accepted / self._n_steps, self._n_full / self._n_responses
+        draws: dict[Key, float] = {}
+        states: dict[Key | None, _State] = {None: _State(self._state, len(self._state), 1.0)}
+        for t in range(self._t, min(self._t + MAX_STEPS, self._last + 1)):
+            alpha = accepted if t else 1.0  # the first response of a chain is its first state
+            by_probability = sorted(states.items(), key=lambda item: -item[1].probability)
+            states = {}
+            for former, state in by_probability[:MAX_STATES]:
+                if alpha < 1.0:
+                    again = states.setdefault(former, _State(state.tokens, state.length))
+                    again.probability += state.probability * (1 - alpha)
+                key = self._key(t, state.tokens, state.length)
+                if key is None:
+                    continue
+                if t > self._t:
+                    draws[key] = draws.get(key, 0.0) + state.probability
+                draw = self._draws.get(key) or _Draw(key[1])
+                # an open end is guessed to be the limit
+                n, sure = (len(draw.tokens), 1.0) if draw.is_complete else (self._limit, full)
+                new = states.setdefault(key, _State(draw.tokens, n))
+                new.probability += state.probability * alpha * sure
+        return draws
+
+    @property
+    def _limit(self) -> int:
+        limit: int = self._lm.max_new_tokens
+        return limit
+
+    def _key(self, t: int, tokens: Sequence[int], length: int) -> Key | None:
+        """The draw of a step that begins with a state; None if its prefix is not there yet."""
+        seed, u = self._choices_of(t)
+        index = draw_index(length, u) if t else 0
+        return None if index > len(tokens) else (seed, tuple(tokens[:index]))
+
+    def _derive_choices(self, t: int) -> tuple[int, float]:
+        """The seed of a step's suffix, and the uniform number of its index."""
+        address = replace(self._address, t=t)
+        return address.derive("suffix"), address.derive_uniform("index")
+
+    def _start(self, key: Key) -> None:
+        draw = self._draws[key] = _Draw(key[1])
+        call = self._extend(key, draw)
+        draw.task = asyncio.get_running_loop().create_task(call, context=in_background())
+        draw.task.add_done_callback(self._end)
+
+    def _end(self, finished: asyncio.Task[Response]) -> None:
+        if not finished.cancelled():
+            finished.exception()  # raised again where the suffix is awaited
+        self._plan_soon()

@@ -152,25 +152,26 @@ async def run_chain(
     address = StepAddress(seed, chain, 0)
     ahead = Ahead(lm, prompt_ids, address, steps if name_of(move) == SUFFIX else 0)
     choices = StepChoices(ahead, prompt_ids, address)
-    if start is None:
-        # the suffix of an empty prefix is the whole response
-        initial = await draw(lm, rm, prompt, prompt_ids, seed=address.derive("suffix"))
-        start = Step(
-            chain=chain,
-            t=0,
-            index=0,
-            current=initial,
-            proposal=initial,
-            log_alpha=0.0,
-            log_u=-math.inf,
-            accepted=True,
-            cost=initial.cost,
-        )
-        yield start
-    state = start.state
-    if target.is_sharp or needs_log_probs(move):
-        check_log_probs(lm, state.response, target.sharpness)
     try:
+        if start is None:
+            # the suffix of an empty prefix is the whole response
+            ahead.begin(0, ())
+            initial = await draw(ahead, rm, prompt, prompt_ids, seed=address.derive("suffix"))
+            start = Step(
+                chain=chain,
+                t=0,
+                index=0,
+                current=initial,
+                proposal=initial,
+                log_alpha=0.0,
+                log_u=-math.inf,
+                accepted=True,
+                cost=initial.cost,
+            )
+            yield start
+        state = start.state
+        if target.is_sharp or needs_log_probs(move):
+            check_log_probs(lm, state.response, target.sharpness)
         for t in range(start.t + 1, steps + 1):
             ahead.begin(t, state.response.tokens)
             latest = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)

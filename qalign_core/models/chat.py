@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.messages import messages_of
+from qalign_core.protocols import OnToken
 from qalign_core.run import DEFAULT_SAMPLING, Sampling
 from qalign_core.types import Response
 from qalign_core.validation import first_line, is_finite, is_whole, short_repr
@@ -207,10 +208,12 @@ class TemplatedLanguageModel(ABC):
         *,
         seed: int,
         until: frozenset[int] = frozenset(),
+        on_token: OnToken | None = None,
     ) -> Response:
         """Draw `y_{i:} ~ p_LM(. | x, y_{<i})` and return all of `y` (Section 3.1).
 
-        With `until`, the first of those ids ends the draw too.
+        With `until`, the first of those ids ends the draw too. A model that draws token by token
+        calls `on_token` with each.
 
         Raises:
             InvalidPrompt: prompt and response together exceed the context.
@@ -225,7 +228,8 @@ class TemplatedLanguageModel(ABC):
                 f"a prefix of {len(prefix)} ids cannot be continued: it must be shorter than "
                 f"max_new_tokens = {limit} and hold no end-of-sequence id"
             )
-        completion = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed, until)
+        ids, most = [*prompt_ids, *prefix], limit - len(prefix)
+        completion = await self._draw(ids, most, seed, until, on_token)
         log_probs = tuple(map(rounded, completion.log_probs))
         return replace(self.response((*prefix, *completion.tokens)), log_probs=log_probs)
 
@@ -267,7 +271,12 @@ class TemplatedLanguageModel(ABC):
 
     @abstractmethod
     async def _draw(
-        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+        self,
+        ids: list[int],
+        most: int,
+        seed: int,
+        until: frozenset[int],
+        on_token: OnToken | None,
     ) -> Completion:
         """At most `most` ids that continue the given ones, through the first EOS or `until`."""
 

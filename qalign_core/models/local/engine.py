@@ -13,6 +13,7 @@ on who else is using the machine.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from qalign_core.models.local import net_selection as nets
 from qalign_core.models.local.prefix_cache import PrefixCache, n_equal
 from qalign_core.models.local.rows import MIN_ROWS, Net
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
-from qalign_core.protocols import TokenScore
+from qalign_core.protocols import OnToken, TokenScore
 from qalign_core.run import Sampling
 from qalign_core.validation import short_repr
 
@@ -54,9 +55,10 @@ class _Row:
         sampling: Sampling,
         seed: int,
         until: frozenset[int] = frozenset(),
+        on_token: OnToken | None = None,
     ) -> None:
         self.job: Job
-        self.until = until
+        self.until, self.on_token = until, on_token
         self.sampling = sampling
         self.tokens = [*prompt, *prefix]
         self.n_start = len(self.tokens)
@@ -134,12 +136,14 @@ class Engine(Worker):
         sampling: Sampling,
         seed: int,
         until: frozenset[int] = frozenset(),
+        on_token: OnToken | None = None,
     ) -> Completion:
         """Draw the rest of a response: at most `max_new_tokens - len(prefix)` new ids.
 
-        The first EOS, or id of `until`, is the last.
+        The first EOS, or id of `until`, is the last. `on_token` is called in the caller's event
+        loop with each new id, before the response is complete.
         """
-        row = _Row(prompt, prefix, sampling, seed, until)
+        row = _Row(prompt, prefix, sampling, seed, until, on_token)
         completion: Completion = await self.submit(row)
         return completion
 
@@ -184,11 +188,15 @@ class Engine(Worker):
             if not row.started:
                 wanted = row.tokens[: row.first]
                 slots = self.cache.match(wanted)
-                if spent and len(slots) < len(wanted):
+                n_shared, source = self._most_shared(wanted)
+                known = max(len(slots), n_shared)
+                if spent and known < len(wanted):
                     continue  # looked up again once the row before it is kept
-                if slots:
+                if n_shared > len(slots):
+                    self.net.copy_in(index, self.net.copy_out(source, 0, n_shared))
+                elif slots:
                     self.net.copy_in(index, self.cache.read(slots))
-                row.filled = row.reused = len(slots)
+                row.filled = row.reused = known
                 row.started = True
             if row.due:
                 if spent:
@@ -212,6 +220,14 @@ class Engine(Worker):
                     self._complete(index, row, finished=True)
                 elif not row.due:
                     self._keep(index, row)
+
+    def _most_shared(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """How many of the first tokens a row that runs has keys and values of, and which row."""
+        if not self.net.width:
+            return 0, 0
+        running = ((index, row) for index, row in self._rows.items() if row.started)
+        shared = [(n_equal(row.tokens[: row.filled], tokens), index) for index, row in running]
+        return max(shared, default=(0, 0))
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """Logits [n, vocabulary]; few rows are padded, since they would round otherwise."""
@@ -243,6 +259,8 @@ class Engine(Worker):
             row.filled += 1
             row.tokens.append(token)
             row.log_probs.append(log_p)
+            if row.on_token is not None:
+                self.call_later(row.job, partial(row.on_token, token))
             finished = token in self.eos
             if finished or token in row.until or len(row.log_probs) == len(row.u):
                 self._complete(index, row, finished)
@@ -383,13 +401,21 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
 
     @property
     def spare_rows(self) -> int:
-        """How many rows may be added at little cost, since few run and the weights are large."""
+        """How many rows may be added at little cost, since few run and the weights are large.
+
+        A negative number says how many are too many.
+        """
         if not self.exact or self.n_parameters < SPARE_FROM:
             return 0
-        return max(0, min(SPARE_ROWS, self.engine.net.rows) - self.engine.n_open)
+        return min(SPARE_ROWS, self.engine.net.rows) - self.engine.n_open
 
     async def _draw(
-        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+        self,
+        ids: list[int],
+        most: int,
+        seed: int,
+        until: frozenset[int],
+        on_token: OnToken | None,
     ) -> Completion:
         if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
             raise InvalidPrompt(
@@ -397,7 +423,12 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
             )
         n_prompt = len(ids) + most - self.max_new_tokens
         return await self.engine.complete(
-            ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed, until=until
+            ids[:n_prompt],
+            ids[n_prompt:],
+            sampling=self.sampling,
+            seed=seed,
+            until=until,
+            on_token=on_token,
         )
 
     async def score_tokens(

@@ -13,8 +13,9 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ class Worker(ABC):
         self._open: set[Job] = set()  # somebody waits for them
         self._last_used = time.monotonic()
         self._changed = threading.Condition()
-        self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
+        self._calls: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -158,7 +159,11 @@ class Worker(ABC):
 
     def finish(self, job: Job, result: Any) -> None:
         """Hand a result (or an exception) back, at the end of this turn."""
-        self._done.setdefault(job.loop, []).append((job, result))
+        self.call_later(job, partial(_resolve, job.future, result))
+
+    def call_later(self, job: Job, function: Callable[[], None]) -> None:
+        """Call a function in the event loop of a job, at the end of this turn."""
+        self._calls.setdefault(job.loop, []).append(function)
 
     def _work(self) -> None:
         try:
@@ -194,12 +199,12 @@ class Worker(ABC):
             self.finish(job, error)
 
     def _deliver(self) -> None:
-        for loop, results in self._done.items():
+        for loop, functions in self._calls.items():
             try:
-                loop.call_soon_threadsafe(_resolve, results)
+                loop.call_soon_threadsafe(_call_each, functions)
             except RuntimeError:  # the loop was closed: nobody waits any more
                 continue
-        self._done = {}
+        self._calls = {}
 
 
 @contextmanager
@@ -213,14 +218,18 @@ def torch_threads(n: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _resolve(results: list[tuple[Job, Any]]) -> None:
-    for job, result in results:
-        if job.future.done():
-            continue
-        if isinstance(result, BaseException):
-            job.future.set_exception(result)
-        else:
-            job.future.set_result(result)
+def _call_each(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 def as_engine_error(error: BaseException) -> QAlignError:

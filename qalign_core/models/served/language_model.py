@@ -21,7 +21,7 @@ from qalign_core.models.served.client import (
     TransientError,
     expect,
 )
-from qalign_core.protocols import TokenScore
+from qalign_core.protocols import OnToken, TokenScore
 from qalign_core.run import Sampling
 from qalign_core.validation import are_ids, is_finite, is_text, is_whole, short_repr
 
@@ -132,7 +132,12 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         return super()._checked(sampling)
 
     async def _draw(
-        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+        self,
+        ids: list[int],
+        most: int,
+        seed: int,
+        until: frozenset[int],
+        on_token: OnToken | None,
     ) -> Completion:
         body, read = self._body(ids, most, seed, until), partial(self._read, ids, most, until)
         most_bytes = MOST + _A_TOKEN * (len(ids) + most)
@@ -312,7 +317,12 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         return (f"{label}, {changed} of {sent} came back different" if sent else label,)
 
     async def _draw(
-        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+        self,
+        ids: list[int],
+        most: int,
+        seed: int,
+        until: frozenset[int],
+        on_token: OnToken | None,
     ) -> Completion:
         new: list[int] = []
         finished, n_requests = False, 0
