@@ -133,14 +133,15 @@ class Ahead:
         if not self._last:
             return
         probability = self._coming_draws()
+        present = self._key(self._t, self._state, len(self._state))
         running = {key for key, draw in self._draws.items() if draw.task and not draw.task.done()}
+        running.discard(present)
         for key in running & probability.keys():
             probability[key] *= TIMES_AS_PROBABLE
         open_draws = [key for key in probability if key in running or key not in self._draws]
         open_draws.sort(key=probability.__getitem__, reverse=True)
         n_held = sum(self._draws[key].has_begun for key in running)
         chosen = open_draws[: max(0, self._lm.spare_rows + n_held)]
-        present = self._key(self._t, self._state, len(self._state))
         kept = {present, *chosen, *(self._draws.keys() & probability.keys() - running)}
         for key in self._draws.keys() - kept:
             if task := self._draws.pop(key).task:
