@@ -338,16 +338,16 @@ async def test_what_another_row_has_drawn_so_far_is_copied_and_not_computed_agai
     alone = await lm.extend(ids, whole.tokens[:5], seed=2)
     lm.close()
 
-    lm, drawn, second = load(folder, rows=4), [], []
+    lm, tokens, second = load(folder, rows=4), [], []
 
     def begin_second(token):
-        drawn.append(token)
-        if len(drawn) == 5:
-            call = lm.extend(ids, tuple(drawn), seed=2)
+        tokens.append(token)
+        if len(tokens) == 5:
+            call = lm.extend(ids, tuple(tokens), seed=2)
             second.append(asyncio.ensure_future(call))
 
     assert await lm.extend(ids, (), seed=1, on_token=begin_second) == whole
-    assert tuple(drawn) == whole.tokens
+    assert tuple(tokens) == whole.tokens
     assert await second[0] == alone
     # the prompt and each token but the last were computed once
     assert lm.engine.n_processed == len(ids) - 1 + len(whole) + len(alone) - 5

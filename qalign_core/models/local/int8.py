@@ -51,7 +51,7 @@ def split(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     m, n = x.shape
     scale = torch.add(_LEAST, x.abs().amax(1, keepdim=True), alpha=2.0**-13)
-    whole = torch.addcdiv(_ROUND, x, scale).view(torch.int32)
+    whole = x.div(scale).add_(_ROUND).view(torch.int32)
     digits = (whole >> _SHIFTS).to(torch.uint8).bitwise_and_(_MASKS)
     return digits.view(2 * m, n), scale
 

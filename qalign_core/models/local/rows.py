@@ -222,8 +222,8 @@ class KVNet(Net):
     def _write(self, layer: int, plan: Plan, keys: Tensor, values: Tensor) -> None:
         """Store what a layer made of the step's tokens: [m, kv_heads, head_dim] each."""
         if plan.row is None:
-            self._flat_keys[layer].scatter_(0, plan.keys_at, keys.reshape(-1))
-            self._flat_values[layer].scatter_(0, plan.values_at, values.reshape(-1))
+            self._flat_keys[layer].put_(plan.keys_at, keys)
+            self._flat_values[layer].put_(plan.values_at, values)
         else:
             n = plan.span.stop - plan.span.start
             self.keys[layer, plan.row, :, :, plan.span] = keys[:n].permute(1, 2, 0)
