@@ -43,7 +43,7 @@ from qalign_core.validation import first_line, read_field, read_file, short_repr
 
 LOAD_SECONDS_PER_MILLION = 0.15
 """Estimated seconds to load a language model, per million parameters."""
-SECONDS_PER_MILLION = {"float32": 0.4, "int8": 0.2}
+SECONDS_PER_MILLION = {"float32": 0.3, "int8": 0.2}
 """Estimated from runs of SmolLM2-135M: seconds of 32 steps of 64 tokens, per million parameters."""
 
 MAX_BYTES = 2**20
