@@ -27,7 +27,7 @@ def test_a_title_tells_what_must_be_downloaded_and_how_long_a_run_takes(tmp_path
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     absent = Offer().models["lm"]
     assert "not downloaded" in absent["smollm2-135m"]
-    assert absent["qwen3-0.6b"].endswith(", not downloaded, 32 steps take about 4 min")
+    assert absent["qwen3-0.6b"].endswith(", not downloaded, 32 steps take about 3 min")
     assert "steps" not in absent["embedded"]
     entry = entries()["lm", "smollm2-135m"]
     assert not entry.is_present
