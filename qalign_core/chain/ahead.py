@@ -132,16 +132,16 @@ class Ahead:
         self._is_due = False
         if not self._last:
             return
-        probability = self._coming_draws()
         present = self._key(self._t, self._state, len(self._state))
         running = {key for key, draw in self._draws.items() if draw.task and not draw.task.done()}
         running.discard(present)
+        n_rows = self._lm.spare_rows + sum(self._draws[key].has_begun for key in running)
+        probability = self._coming_draws() if n_rows > 0 else {}
         for key in running & probability.keys():
             probability[key] *= TIMES_AS_PROBABLE
         open_draws = [key for key in probability if key in running or key not in self._draws]
         open_draws.sort(key=probability.__getitem__, reverse=True)
-        n_held = sum(self._draws[key].has_begun for key in running)
-        chosen = open_draws[: max(0, self._lm.spare_rows + n_held)]
+        chosen = open_draws[: max(0, n_rows)]
         kept = {present, *chosen, *(self._draws.keys() & probability.keys() - running)}
         for key in self._draws.keys() - kept:
             if task := self._draws.pop(key).task:
@@ -153,6 +153,7 @@ class Ahead:
     def _coming_draws(self) -> dict[Key, float]:
         """Draws of the steps after the present one that could begin, and how probable they are."""
         accepted, full = self._n_accepted / self._n_steps, self._n_full / self._n_responses
+        limit = int(self._lm.max_new_tokens)
         draws: dict[Key, float] = {}
         states: dict[Key | None, _State] = {None: _State(self._state, len(self._state), 1.0)}
         for t in range(self._t, min(self._t + MAX_STEPS, self._last + 1)):
@@ -170,15 +171,10 @@ class Ahead:
                     draws[key] = draws.get(key, 0.0) + state.probability
                 draw = self._draws.get(key) or _Draw(key[1])
                 # an open end is guessed to be the limit
-                n, sure = (len(draw.tokens), 1.0) if draw.is_complete else (self._limit, full)
+                n, sure = (len(draw.tokens), 1.0) if draw.is_complete else (limit, full)
                 new = states.setdefault(key, _State(draw.tokens, n))
                 new.probability += state.probability * alpha * sure
         return draws
-
-    @property
-    def _limit(self) -> int:
-        limit: int = self._lm.max_new_tokens
-        return limit
 
     def _key(self, t: int, tokens: Sequence[int], length: int) -> Key | None:
         """The draw of a step that begins with a state; None if its prefix is not there yet."""
