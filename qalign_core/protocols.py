@@ -29,9 +29,9 @@ class LanguageModel(Protocol):
     Optional attributes, used where present: `n_parameters: int` (for FLOPs),
     `sampling: Sampling` and `revision: str` (for the header of a trace),
     `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
-    must say of it, such as that it is approximate), `spare_rows: int` (of a batch that runs, below
-    0 if it has too many; the suffixes of coming steps are then drawn early, with
-    `extend(..., on_token)`, which receives each new id as it is drawn).
+    must say of it, such as that it is approximate), `spare_rows: int | None` (of a batch that runs,
+    below 0 if it has too many, None if it never has any; the suffixes of coming steps are then
+    drawn early, with `extend(..., on_token)`, which receives each new id as it is drawn).
 
     Optional methods: `score_tokens(prompt_ids, tokens, *, top, first=0)` returns a `TokenScore` per
     token of a given text, starting at `first`; the moves entropy and block need it. Block also

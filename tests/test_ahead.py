@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextvars import Context
 
 import pytest
 from tiny_models import save
@@ -11,7 +12,10 @@ from toys import ToyRM
 
 from qalign_core.chain.ahead import Ahead
 from qalign_core.chain.chain import run_chain
+from qalign_core.chain.concurrent import run_chains
 from qalign_core.chain.moves.suffix import Suffix
+from qalign_core.chain.randomness import StepAddress
+from qalign_core.context import BACKGROUND, RUN
 from qalign_core.errors import EngineError
 from qalign_core.models.local import engine
 from qalign_core.run import Sampling
@@ -31,11 +35,11 @@ class Lockstep:
     def __init__(self, rows, ends=0.0, allowed=None):
         self.rows, self.ends, self.allowed = rows, ends, allowed
         self.n_steps = self.n_open = self.most = 0
-        self.calls, self.waiting = [], []
+        self.calls, self.waiting, self.contexts, self.complete = [], [], [], []
 
     @property
     def spare_rows(self):
-        return self.rows - self.n_open if self.rows else 0
+        return self.rows - self.n_open if self.rows else None
 
     def encode(self, prompt):
         return (1, 2)
@@ -43,12 +47,15 @@ class Lockstep:
     async def extend(self, prompt_ids, prefix, *, seed, on_token=lambda token: None):
         call = seed, tuple(prefix)
         self.calls.append(call)
+        self.contexts.append((RUN.get(), BACKGROUND.get()))
         if self.allowed is not None and call not in self.allowed:
             raise EngineError("a draw that nobody needs failed")
         self.n_open += 1
         self.most = max(self.most, self.n_open)
         try:
-            return await self._draw(seed, list(prefix), on_token)
+            response = await self._draw(seed, list(prefix), on_token)
+            self.complete.append(call)
+            return response
         finally:
             self.n_open -= 1
 
@@ -57,7 +64,7 @@ class Lockstep:
             await self._step()
             draw = random.Random(f"{seed} {tokens}")
             tokens.append(EOS if draw.random() < self.ends else draw.randrange(1, 9))
-            on_token(tokens[-1])
+            Context().run(on_token, tokens[-1])  # as from the thread of an engine
         text = " ".join(map(str, tokens))
         return Response(tuple(tokens), text, tokens[-1] == EOS)
 
@@ -147,6 +154,43 @@ async def test_early_draws_make_room_for_other_requests():
     assert lm.most <= 8 + 6
 
 
+async def test_chains_side_by_side_share_the_spare_rows():
+    lm = Lockstep(8, 0.02)
+    chains = run_chains(lm, Sum(), "x", n_chains=4, beta=1.0, steps=60, seed=1)
+    assert len([step async for step in chains]) == 4 * 61
+    assert lm.most <= 8 + 4
+    assert len(lm.calls) < 3 * 4 * 61, "draws are begun and given up by turns"
+
+
+async def test_early_draws_belong_to_the_run_of_their_chain_and_come_second():
+    lm = Lockstep(8)
+    token = RUN.set("somebody")
+    await chain_of(lm, seed=1)
+    RUN.reset(token)
+    assert {*lm.contexts} == {("somebody", False), ("somebody", True)}
+
+
+async def test_early_draws_that_are_complete_outlast_a_time_without_spare_rows():
+    lm = Lockstep(8)
+    chain = run_chain(lm, First(), "x", beta=1.0, steps=60, seed=1)
+    async for step in chain:
+        if step.t % 10 == 5:  # others come and go
+            await asyncio.gather(*(lm.extend((1, 2), (step.t,), seed=seed) for seed in range(8)))
+    assert len(lm.complete) == len({*lm.complete}), "a draw that was complete was drawn again"
+
+
+async def test_a_draw_with_an_end_of_its_own_is_forwarded():
+    class Until(Lockstep):
+        async def extend(self, prompt_ids, prefix, *, until=frozenset(), **options):
+            self.until = until
+            return await super().extend(prompt_ids, prefix, **options)
+
+    lm = Until(8)
+    ahead = Ahead(lm, (1, 2), StepAddress(1, 0, 0), 60)
+    await ahead.extend((1, 2), (), seed=1, until=frozenset({3}))
+    assert lm.until == {3}
+
+
 async def test_an_early_draw_that_fails_matters_only_if_its_step_needs_it():
     alone = Lockstep(0, 0.02)
     expected = await chain_of(alone, seed=3)
@@ -186,7 +230,7 @@ async def test_a_local_model_draws_early_if_its_weights_are_large(tmp_path, monk
     options = {"device": "cpu", "rows": 8, "window": 64, "cache_bytes": 2**20}
     folder, sampling = save(tmp_path, "llama"), Sampling(max_new_tokens=16)
     lm = engine.HFLanguageModel.from_pretrained(folder, sampling=sampling, **options)
-    assert (lm.exact, lm.spare_rows) == (True, 0)
+    assert (lm.exact, lm.spare_rows) == (True, None)
     expected = await chain_of(lm, ToyRM(), steps=20, seed=2)
     started, start = [], Ahead._start
     monkeypatch.setattr(Ahead, "_start", lambda *a: started.append(a) or start(*a))

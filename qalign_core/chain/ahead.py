@@ -11,10 +11,12 @@ batch has 1 row or 8.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from qalign_core.chain.merging import end
 from qalign_core.chain.moves.choices import draw_index
@@ -29,6 +31,9 @@ MAX_STEPS, MAX_STATES = 16, 16
 TIMES_AS_PROBABLE = 3
 """A draw that runs makes room only for one that is so many times as probable."""
 
+_due: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[Callable[[], None]]] = WeakKeyDictionary()
+"""The plans of all chains that wait for their turn."""
+
 Key = tuple[int, tuple[int, ...]]
 """The seed and the prefix of a draw, which decide what is drawn."""
 
@@ -41,6 +46,10 @@ class _Draw:
     has_begun: bool = False
     is_complete: bool = False
     task: asyncio.Task[Response] | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.task and self.task.done() and not self.is_complete)
 
 
 @dataclass
@@ -55,8 +64,8 @@ class _State:
 class Ahead:
     """A wrapper of the chain's language model, which may draw suffixes of coming steps early.
 
-    It does so only for a model with `spare_rows`, in the background and on these rows; for any
-    other model it forwards every call unchanged.
+    It does so only for a model whose `spare_rows` is a number, in the background and on these rows;
+    for any other model it forwards every call unchanged.
 
     Args:
         lm: draws the suffixes; its other attributes are those of this object too.
@@ -70,7 +79,8 @@ class Ahead:
     ) -> None:
         self._lm: Any = lm
         self._prompt_ids, self._address = prompt_ids, address
-        self._last = last if hasattr(lm, "spare_rows") else 0
+        self._last = 0 if getattr(lm, "spare_rows", None) is None else last
+        self._context = in_background()
         self._t, self._is_due = 0, False
         self._state: tuple[int, ...] = ()
         self._draws: dict[Key, _Draw] = {}
@@ -93,11 +103,13 @@ class Ahead:
         self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int, **options: Any
     ) -> Response:
         """Draw the rest of a response, or wait for it if it is drawn already."""
-        if not self._last:
+        if not self._last or options:
             response: Response = await self._lm.extend(prompt_ids, prefix, seed=seed, **options)
             return response
         key = seed, tuple(prefix)
-        draw = self._draws.setdefault(key, _Draw(key[1]))
+        draw = self._draws.get(key)
+        if draw is None or draw.has_failed:
+            draw = self._draws[key] = _Draw(key[1])
         response = await (draw.task or self._extend(key, draw))
         self._n_responses += 1
         self._n_full += len(response) == self._lm.max_new_tokens
@@ -122,10 +134,10 @@ class Ahead:
         return response
 
     def _plan_soon(self) -> None:
-        """Plan once in this turn of the event loop, after all draws have reached the model."""
+        """Plan once, after all draws of this turn of the event loop have reached the model."""
         if self._last and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._plan)
+            _call_in_turn(self._plan)
 
     def _plan(self) -> None:
         """Start the draws that are most probably needed, and cancel those that nothing needs."""
@@ -136,7 +148,9 @@ class Ahead:
         running = {key for key, draw in self._draws.items() if draw.task and not draw.task.done()}
         running.discard(present)
         n_rows = self._lm.spare_rows + sum(self._draws[key].has_begun for key in running)
-        probability = self._coming_draws() if n_rows > 0 else {}
+        others = (draw for key, draw in self._draws.items() if key != present)
+        has_some = n_rows > 0 or any(draw.is_complete for draw in others)
+        probability = self._coming_draws() if has_some else {}
         for key in running & probability.keys():
             probability[key] *= TIMES_AS_PROBABLE
         open_draws = [key for key in probability if key in running or key not in self._draws]
@@ -190,10 +204,33 @@ class Ahead:
     def _start(self, key: Key) -> None:
         draw = self._draws[key] = _Draw(key[1])
         call = self._extend(key, draw)
-        draw.task = asyncio.get_running_loop().create_task(call, context=in_background())
+        loop = asyncio.get_running_loop()
+        draw.task = loop.create_task(call, context=self._context.copy())
         draw.task.add_done_callback(self._end)
 
     def _end(self, finished: asyncio.Task[Response]) -> None:
         if not finished.cancelled():
             finished.exception()  # raised again where the suffix is awaited
         self._plan_soon()
+
+
+def _call_in_turn(plan: Callable[[], None]) -> None:
+    """Call a plan soon, after those of other chains, so that it sees what they have changed."""
+    loop = asyncio.get_running_loop()
+    plans = _due.setdefault(loop, deque())
+    plans.append(plan)
+    if len(plans) == 1:
+        loop.call_soon(_call_first, loop, plans)
+
+
+def _call_first(loop: asyncio.AbstractEventLoop, plans: deque[Callable[[], None]]) -> None:
+    def go_on() -> None:
+        plans.popleft()
+        if plans:
+            _call_first(loop, plans)
+
+    try:
+        plans[0]()
+    finally:
+        # a draw that begins or is cancelled is counted by the model in the next turn but one
+        loop.call_soon(loop.call_soon, go_on)

@@ -400,13 +400,13 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         )
 
     @property
-    def spare_rows(self) -> int:
+    def spare_rows(self) -> int | None:
         """How many rows may be added at little cost, since few run and the weights are large.
 
-        A negative number says how many are too many.
+        A negative number says how many are too many; None that it is never worth it.
         """
         if not self.exact or self.n_parameters < SPARE_FROM:
-            return 0
+            return None
         return min(SPARE_ROWS, self.engine.net.rows) - self.engine.n_open
 
     async def _draw(
