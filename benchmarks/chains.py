@@ -87,18 +87,17 @@ async def _run_engine(
 ) -> Measured:
     """Chains that go on until the time is over: no row runs dry before.
 
-    All drawn tokens count, those of proposals that the end cuts off too.
+    The tokens of steps count: neither those of proposals that the end cuts off, nor those of early
+    draws that no step needs.
     """
     measured, endless = Measured(), 10**9
     steps = run_chains(lm, rm, prompt, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
-    n_before = lm.engine.n_tokens
     with clock(measured, lm.engine.net.device.type) as spent:
         async with aclosing(steps):
-            async for _ in steps:
-                measured.steps += 1
+            async for step in steps:
+                measured.add(Measured(1, step.cost.generated))
                 if spent() > limit:
                     break
-    measured.tokens = lm.engine.n_tokens - n_before
     return measured
 
 
