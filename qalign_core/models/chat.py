@@ -271,12 +271,7 @@ class TemplatedLanguageModel(ABC):
 
     @abstractmethod
     async def _draw(
-        self,
-        ids: list[int],
-        most: int,
-        seed: int,
-        until: frozenset[int],
-        on_token: OnToken | None,
+        self, ids: list[int], most: int, seed: int, until: frozenset[int], on_token: OnToken | None
     ) -> Completion:
         """At most `most` ids that continue the given ones, through the first EOS or `until`."""
 

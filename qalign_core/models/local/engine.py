@@ -410,12 +410,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         return min(SPARE_ROWS, self.engine.net.rows) - self.engine.n_open
 
     async def _draw(
-        self,
-        ids: list[int],
-        most: int,
-        seed: int,
-        until: frozenset[int],
-        on_token: OnToken | None,
+        self, ids: list[int], most: int, seed: int, until: frozenset[int], on_token: OnToken | None
     ) -> Completion:
         if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
             raise InvalidPrompt(

@@ -132,12 +132,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         return super()._checked(sampling)
 
     async def _draw(
-        self,
-        ids: list[int],
-        most: int,
-        seed: int,
-        until: frozenset[int],
-        on_token: OnToken | None,
+        self, ids: list[int], most: int, seed: int, until: frozenset[int], on_token: OnToken | None
     ) -> Completion:
         body, read = self._body(ids, most, seed, until), partial(self._read, ids, most, until)
         most_bytes = MOST + _A_TOKEN * (len(ids) + most)
@@ -317,12 +312,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         return (f"{label}, {changed} of {sent} came back different" if sent else label,)
 
     async def _draw(
-        self,
-        ids: list[int],
-        most: int,
-        seed: int,
-        until: frozenset[int],
-        on_token: OnToken | None,
+        self, ids: list[int], most: int, seed: int, until: frozenset[int], on_token: OnToken | None
     ) -> Completion:
         new: list[int] = []
         finished, n_requests = False, 0
