@@ -92,6 +92,7 @@ async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_o
     assert (await asyncio.gather(trajectory(lm, rm), *crowd))[0] == alone
     assert await trajectory(lm, rm) == alone
 
+    monkeypatch.setattr("qalign_core.models.local.engine._CACHED", 1)  # one row's logits at a time
     smaller = load(tmp_path, rows=5, cache_bytes=0)  # other rows, and nearly nothing is kept
     assert await trajectory(smaller, rm) == alone
     lm.close()

@@ -269,25 +269,30 @@ class Engine(Worker):
         """The next token of each of these rows, and its ln p."""
         m = self.net.n_rows(ready[-1][0] + 1)
         tokens, positions = np.zeros(m, np.int64), np.full(m, -1)
-        u, temperature = np.zeros(m), np.ones(m)
-        restricted = []
+        u, temperature = np.zeros(m), np.ones((m, 1))
+        restricted = {}
         for index, row in ready:
             sampling = row.sampling
             tokens[index], positions[index] = row.tokens[-1], row.filled
             u[index] = row.u[len(row.log_probs)]
             temperature[index] = sampling.temperature
             if sampling.top_k or sampling.top_p < 1.0:
-                restricted.append((index, sampling))
+                restricted[index] = sampling
         logits = self.net.decode(tokens, positions, self._n_common([row for _, row in ready]))
-        if (temperature != 1.0).any():
-            logits = logits / torch.from_numpy(temperature).to(logits)[:, None]
-        for index, sampling in restricted:
-            logits[index] = restrict(logits[index], sampling)
-        token_ids, log_probs = draw(logits, torch.from_numpy(u).to(logits.device))
+        divisor, number = torch.from_numpy(temperature).to(logits), torch.from_numpy(u)
+        number = number.to(logits.device)
+        new: list[tuple[int, float]] = []
+        n_at_once = max(1, _CACHED // logits.shape[1]) if logits.is_cpu else m
+        for first in range(0, m, n_at_once):
+            part = slice(first, first + n_at_once)
+            rows = logits[part] / divisor[part]
+            for index in restricted.keys() & set(range(m)[part]):
+                rows[index - first] = restrict(rows[index - first], restricted[index])
+            token_ids, log_probs = draw(rows, number[part])
+            new += zip(token_ids.tolist(), log_probs.tolist(), strict=True)
         self.n_steps += 1
         self.n_tokens += len(ready)
-        new, log_p = token_ids.tolist(), log_probs.tolist()
-        return {index: (new[index], log_p[index]) for index, _ in ready}
+        return {index: new[index] for index, _ in ready}
 
     def _n_common(self, rows: list[_Row]) -> int:
         """How many tokens with keys and values several rows all begin with, if the net asks."""
@@ -313,6 +318,9 @@ class Engine(Worker):
         self.finish(self._rows.pop(index).job, error)
         self.net.clear(index)
 
+
+_CACHED = 2**18
+"""Logits from which tokens are drawn at once on a CPU: few enough for its cache."""
 
 _NOT_FINITE = (
     "the model computed numbers that are not finite; load it with a wider dtype such as float32"
