@@ -164,6 +164,8 @@ def test_the_registry_that_is_shown_runs(folder: Path, monkeypatch: pytest.Monke
     (block,) = [block for language, block in BLOCKS if language == "toml" and "[[lm]]" in block]
     (folder / "own.toml").write_text(block)
     save(folder / "my-model", "llama", max_position_embeddings=2048)
+    save(folder / "base-model", "llama")
+    (folder / "base-model" / "chat_template.jinja").unlink()
     (rule,) = re.findall(r"# (def short.*)", block)
     (folder / "rules.py").write_text(rule)
     monkeypatch.chdir(folder)
@@ -171,10 +173,12 @@ def test_the_registry_that_is_shown_runs(folder: Path, monkeypatch: pytest.Monke
     registry.entries.cache_clear()
     try:
         assert registry.load_reward_model("short-and-good").id == "short-and-good"
-        command = "run --lm mine --rm short --prompt Hi --steps 2 --max-new-tokens 8 --quiet"
-        assert main(command.split()) == 0
+        for lm in ("mine", "base"):
+            command = f"run --lm {lm} --rm short --prompt Hi --steps 2 --max-new-tokens 8 --quiet"
+            assert main(command.split()) == 0
     finally:
-        registry.unload("mine")
+        for lm in ("mine", "base"):
+            registry.unload(lm)
         monkeypatch.delenv("QALIGN_REGISTRY")
         registry.entries.cache_clear()
 
