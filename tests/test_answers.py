@@ -263,6 +263,15 @@ def test_different_answers_and_no_answers_are_not_the_same(a, b):
     assert not same_answer(b, a)
 
 
+LEADS = ("a=", "a =", "a= ", "f(a)=", "a(a) = ", "it's ", "to", "1 ", "is**", "\\text{", "a 1=")
+"""What may stand before the number of a clause, several times."""
+LARGE = (
+    r"\frac{1}{a^{20}+b^{21}+c^{22}+d^{23}}+\frac{1}{a+b^{20}+c^3+d}+\frac{1}{e^{9}+f}",
+    r"\frac{x^{99}+y^{98}+z^{97}}{x^{96}+y^{95}+z^{94}+1}",
+)
+"""Fractions whose common denominator takes a computer algebra system minutes."""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -287,6 +296,9 @@ def test_different_answers_and_no_answers_are_not_the_same(a, b):
         "A, " * 20_000,
         "the answer is 0^{-1}",
         "the answer is " + "9" * 299 + "^-999",
+        *(f"The answer is {lead * 40}zzz 5." for lead in LEADS),
+        "\\boxed{" + "a=*" * 30 + "zzz 5}",
+        *(f"\\boxed{{{formula}}}" for formula in LARGE),
     ],
     ids=lambda text: text[:16],
 )

@@ -11,11 +11,11 @@ from qalign_core.rewards.kinds import RewardKind, reward_kinds
 from qalign_core.run import is_file_name
 from qalign_core.validation import is_finite, short_repr
 
-_WEIGHT = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_WEIGHT = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 """A weight in a sum, as Python writes floats too."""
 _PLUS = re.compile(rf"\s\+\s|(?<![\d.][eE])\+(?={_WEIGHT}\s*\*)")
 _WEIGHTED = re.compile(rf"({_WEIGHT})\s*\*\s*(\S.*)")
-_SEVERAL = re.compile(r"(min|mean)\(([^()]*,[^()]*)\)")
+_SEVERAL = re.compile(r"(min|mean)\((?=[^(),]*,)([^()]*)\)")
 MAX_PARTS = 8
 """Rewards of one sum; each is scored for every response."""
 MAX_NAME = 4096

@@ -384,7 +384,7 @@ def _scalar(value: Any) -> Value:
     return Value("scalar", (), _write(value), value)
 
 
-_MAX_DEGREE = 100  # of a fraction that is reduced
+_MAX_DEGREE, _MAX_SYMBOLIC = 100, 10_000  # of a fraction that is reduced; degree ** n symbols
 _MAX_IRRATIONALS = 3  # in its denominators; with more, a rational one may have 34,000 terms
 
 
@@ -400,7 +400,8 @@ def _reduce(value: Any) -> Any:
     powers = value.atoms(sympy.Pow)
     if any(p.exp.is_negative and p.base.is_Add for p in powers):
         degree = max((abs(p.exp) for p in powers if p.exp.is_Integer), default=0)
-        if count_terms(value) > 30 or degree > _MAX_DEGREE:
+        size = max(degree, 2) ** len(value.free_symbols)
+        if count_terms(value) > 30 or degree > _MAX_DEGREE or size > _MAX_SYMBOLIC:
             raise UnreadableError("a fraction has too many terms")
         if len(_irrationals(powers)) <= _MAX_IRRATIONALS:
             value = sympy.radsimp(value, symbolic=False)

@@ -262,14 +262,15 @@ _TAG = re.compile(r"<[a-z/][^<>]*>[ \t]*$", re.IGNORECASE)
 _SIGNED = re.compile(
     r"(?:^|[=:({\[$,~≈>*`\"'_]|\b(?:is|be|equals|about|approximately|ist|est|es))\s*$"
 )
-# Words that a clause may have before the number that it states.
+# Words that a clause may have before the number that it states. What is matched once is not tried
+# in another way: "a=" is a name or a word, and every repetition would double the time.
 _LEADS = re.compile(
-    r"\W*(?:(?:about|approx\w*|exactly|precisely|only|just|roughly|nearly|almost|around|therefore"
-    r"|thus|hence|so|simply|equal|equals|to|a|an|the|total|of|in|all|is|be|number|value|amount|sum"
-    r"|final|answer|also|still|now|actually|at|least|most|not|but|it|its|that|which|rather|it's"
-    r"|text|textbf|mathrm|mathbf|boxed|approx|quad|displaystyle|ist|est|es|etwa|ungefähr|rund|genau"
-    r"|nur|environ|exactement|aproximadamente|unos|unas|bei|de|usd|eur|rs|minus|negative|[a-z]\s*=)"
-    r"\b\W*|\d+(?!\d)\W*|[a-z](?:\([a-z]\))?\s*=\s*)*",
+    r"(?>\W|[a-z](?:\([a-z]\))?\s*=|(?:about|approx\w*|exactly|precisely|only|just|roughly|nearly"
+    r"|almost|around|therefore|thus|hence|so|simply|equal|equals|to|a|an|the|total|of|in|all|is|be"
+    r"|number|value|amount|sum|final|answer|also|still|now|actually|at|least|most|not|but|it's|it|its"
+    r"|that|which|rather|text|textbf|mathrm|mathbf|boxed|approx|quad|displaystyle|ist|est|es|etwa"
+    r"|ungefähr|rund|genau|nur|environ|exactement|aproximadamente|unos|unas|bei|de|usd|eur|rs|minus"
+    r"|negative)\b|\d+)*+",
     re.IGNORECASE,
 )
 
