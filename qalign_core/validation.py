@@ -17,9 +17,10 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import chain, repeat
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -255,11 +256,13 @@ def _fault(value: object, key: str = "") -> str:
     if isinstance(value, str) and not is_text(value):
         what = _bare(key, 30) if key else "a text"
         return f"{what} contains half a character (a lone surrogate)"
-    parts: list[tuple[str, object]] = []
+    parts: Iterable[tuple[str, object]] = ()
     if isinstance(value, dict):
-        parts = [("", name) for name in value] + list(value.items())
+        parts = chain(zip(repeat(""), value, strict=False), value.items())
     elif isinstance(value, list):
-        parts = [(f"{key}[{k}]", each) for k, each in enumerate(value)]
+        # a body may have a million numbers, and a key be as long
+        texts = ((k, each) for k, each in enumerate(value) if isinstance(each, str | list | dict))
+        parts = ((f"{key[:30]}[{k}]", each) for k, each in texts)
     return next(filter(None, (_fault(part, name) for name, part in parts)), "")
 
 

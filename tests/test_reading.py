@@ -88,6 +88,16 @@ def test_the_sentence_names_the_key_of_a_value_that_json_cannot_hold(text, sente
     assert str(raised.value) == sentence
 
 
+def test_a_long_key_of_a_long_list_is_not_written_out_for_each_value() -> None:
+    body = '{"' + "k" * 60_000 + '": [' + "0, {}, " * 15_000 + "1e999]}"
+    tracemalloc.start()
+    with refusal(ValueError, "... = 1e999 is too large a number"):
+        from_json(body)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 * 2**20  # of some 900 MB
+
+
 @pytest.mark.parametrize("text", JSON)
 def test_numbers_that_a_float_holds_and_whole_texts_are_read_from_json(text: str | bytes) -> None:
     assert from_json(text) == JSON[text]
