@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 import test_rooms
 from refusals import refusal
-from test_rooms import PROMPT, SETTINGS, STOPS, a_class, do, rewards_of, until
+from test_rooms import PROMPT, SETTINGS, STOPS, a_class, do, heard, rewards_of, until
 
 from components.room.messages import Figures, class_message, member_message, room_message
 from components.room.room import POOL, Room, key_of
@@ -125,8 +126,21 @@ async def test_a_class_is_opened_again_as_it_was(service):
     member = again.members[key_of(before[0][3])]
     assert member.t == 4
     await do(service, new, "run")  # and the chains go on
-    member.screens = [object()]
-    await until(lambda: member.t == 40)
+    async with aclosing(service.follow(new["code"], before[0][3])) as stream:
+        await heard(stream, lambda e: True)
+        await until(lambda: member.t == 40)
+
+
+async def test_a_saved_class_is_replayed_by_one_task_as_background_work(service):
+    lead, _room, members = await a_lesson(service)
+    session = (await keep(service, lead))["session"]
+    new = service.rooms.find((await service.open({"session": session}, "here"))["code"])
+    assert set(service._tasks._tasks[new]) == {"pool", "replay"}
+    await until(lambda: all(m.t == m.replay_until == 4 for m in new.members.values()))
+    returned = new.members[members[0].key]
+    async with aclosing(service.follow(new.code, members[0].token)) as stream:
+        await heard(stream, lambda e: True)
+        assert f"chain {returned.number}" in service._tasks._tasks[new]  # its own turns now
 
 
 async def test_the_model_alone_says_the_same_in_a_class_that_is_opened_again(service):
@@ -189,6 +203,7 @@ BROKEN = {
     "a step too far": lambda s: changed(s, t=41),
     "a number that is none": lambda s: changed(s, number=0),
     "an endless best": lambda s: changed(s, best=1e999),
+    "a time of a stop that no number holds": lambda s: changed(s, times={"9" * 5000: "x"}),
 }
 
 

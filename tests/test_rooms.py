@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -1166,6 +1167,15 @@ async def test_a_class_has_any_models_that_the_server_offers_and_the_server_draw
         assert (room.run.prompt, room.run.lm, member.drawer) == (PROMPT, "embedded", "browser")
         assert room_message(room)["no_browser"] == ""
         assert room.pool == []  # of the models before
+
+
+async def test_a_right_answer_that_is_too_long_is_refused_before_it_is_read(service, monkeypatch):
+    monkeypatch.setattr(
+        "components.room.requests.canonical_references", lambda _: pytest.fail("it was read")
+    )
+    for call in (service.check_prompt, partial(service.open, address="here")):
+        with refusal(HTTPRefusal, "reference has 3,601 characters; 600 at most", status=422):
+            await call({**SETTINGS, "reference": r"\sqrt{" * 600 + "2"})
 
 
 @pytest.mark.parametrize("name", ["lm", "rm"])

@@ -67,6 +67,10 @@ class RoomTasks:
         """Draw a member's chain."""
         self._start(room, f"chain {member.number}", partial(self._draw_chain, room, member))
 
+    def start_replay(self, room: Room) -> None:
+        """Draw what the chains of a saved class had reached, as long as their members are away."""
+        self._start(room, "replay", partial(self._replay, room))
+
     def assign_drawer(self, room: Room, member: Member, draws: bool) -> None:
         """Let the browser draw a member's chain, or the server if it can draw one more."""
         tasks, name = self._tasks[room], f"chain {member.number}"
@@ -154,6 +158,22 @@ class RoomTasks:
             async with aclosing(samples):  # type: ignore[type-var]
                 async for sample in samples:
                     room.record_sample(sample)
+
+    async def _replay(self, room: Room) -> None:
+        """Draw the steps of a saved class, one member after the other, as background work.
+
+        A class may have a thousand members, and a session comes from anybody.
+        """
+        RUN.set(f"room {room.code}")
+        BACKGROUND.set(True)
+        run = room.run
+        async with self.models(room, run) as models:
+            for member in [*room.members.values()]:
+                async with aclosing(_chain(models, run, member)) as steps:
+                    async for step in steps:
+                        if member.drawer or member.t >= member.replay_until:
+                            break
+                        room.record_step(member, step)
 
     async def _draw_text(self, room: Room, member: Member, t: int) -> None:
         """Draw a member's chain up to step `t`, because a browser is untrusted."""

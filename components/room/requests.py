@@ -100,6 +100,11 @@ def build_class_run(
         for key in ("prompt", "reference", "extractor", "beta", "lm", "rm")
         if request.get(key) is not None
     }
+    n = len(str(settings.get("reference", "")))
+    if n > caps.text:  # before it is read, which takes long for a long formula
+        raise HTTPRefusal(
+            422, f"reference has {n:,} characters; {caps.text:,} at most on this server"
+        )
     kind = kind_of_answer(settings.get("reference"))
     if not kind and settings.get("lm", "embedded") != "embedded":
         kind = NO_EXTRACTOR

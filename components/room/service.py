@@ -16,7 +16,7 @@ from components.room.messages import hand_message
 from components.room.requests import build_class_run
 from components.room.room import Member, Room, RoomLesson, Screen, key_of
 from components.room.rooms import Rooms, normalize_code
-from components.room.snapshot import read_session, restore, save_class
+from components.room.snapshot import NO_SESSION, read_session, restore, save_class
 from components.room.streams import lead_stream, member_stream
 from components.session.gpu import is_lent
 from components.session.runs import Runs
@@ -84,7 +84,8 @@ class RoomService:
                 "wait: a room ends 15 minutes after its last screen has left",
             )
         name, lesson = settings.get("lesson") or "", None
-        run = self._build_run(settings, session and {"seed": session["seed"]})
+        usual = session and {"seed": session["seed"]}
+        run = await asyncio.to_thread(self._build_run, settings, usual)
         if name:
             try:
                 lesson = await asyncio.to_thread(self._load_lesson, str(name)[:60])
@@ -99,12 +100,11 @@ class RoomService:
         if session:
             try:
                 await asyncio.to_thread(restore, room, session, now)
-            except HTTPRefusal as error:  # an invalid session opens no room
-                self.rooms.close(room, str(error))
+            except BaseException:  # an invalid session opens no room
+                self.rooms.close(room, NO_SESSION)
                 self._stop(room)
                 raise
-            for member in room.members.values():
-                self._tasks.start_chain(room, member)
+            self._tasks.start_replay(room)
         self._tasks.start_pool(room)
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.create_task(self._sweep(), name="rooms that are over")
@@ -157,7 +157,7 @@ class RoomService:
         Raises:
             HTTPRefusal: a setting is invalid, or a model is not offered.
         """
-        run, offer = self._build_run(request, None), self._runs.offer
+        run, offer = await asyncio.to_thread(self._build_run, request, None), self._runs.offer
         if not await asyncio.to_thread(is_foreign, run.lm, run.prompt):
             return {}
         lm, rm = (offer.for_any_text(kind) for kind in ("lm", "rm"))
@@ -290,7 +290,9 @@ class RoomService:
                 present["extractor"] = room.run.extractor or NO_EXTRACTOR
                 if "prompt" in request:  # a new problem has a new answer
                     del present["prompt"], present["reference"], present["extractor"]
-                run = self._build_run(request, {k: v for k, v in present.items() if v is not None})
+                usual = {k: v for k, v in present.items() if v is not None}
+                run = await asyncio.to_thread(self._build_run, request, usual)
+                room = self.require_instructor(code, token)  # it may be over by now
                 self._tasks.restart(room, run)
             case "door":
                 room.set_door(bool(request.get("open")))

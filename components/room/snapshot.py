@@ -6,6 +6,7 @@ again from that seed, so a saved class is small and its texts come from this ser
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from qalign_study.serve.refusal import HTTPRefusal
 from qalign_study.sheet.files import csv_of
 
 COLUMNS = ["kind", "who", "name", "lesson", "at", "question", "answer", "value", "right", "time"]
+_STEP = re.compile(r"[0-9]{1,9}")
 NO_SESSION = "this is not a saved class; choose the page that a class was saved as"
 
 
@@ -156,7 +158,7 @@ def _restore_member(room: Room, entry: Any, numbers: set[int], now: float) -> No
         and is_text(name := entry.get("name", ""))
         and len(name) <= MAX_NAME
         and isinstance(times := entry.get("times", {}), dict)
-        and all(str(k).isdecimal() and is_text(text) for k, text in times.items())
+        and all(_STEP.fullmatch(str(k)) and is_text(text) for k, text in times.items())
     ):
         raise HTTPRefusal(422, NO_SESSION)
     numbers.add(number)
