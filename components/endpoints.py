@@ -1,5 +1,6 @@
 """What a program can call: /run_chain and /compare, typed, within the same caps as the page."""
 
+import asyncio
 import inspect
 import json
 import uuid
@@ -18,6 +19,8 @@ from qalign_core.run import Limits, Run
 from qalign_study.measure.comparisons import full_cut, matched_run, outcomes
 
 ENDPOINTS = ("run_chain", "compare")
+MOST_SENT = 100_000
+"""Characters of texts per second that a call sends."""
 
 
 def settings(limits: Limits) -> list[inspect.Parameter]:
@@ -117,15 +120,21 @@ def of_run(
 
 
 async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
-    """The whole output of a run so far, each time; every call is a separate visitor.
+    """The whole output of a run so far, several times; every call is a separate visitor.
 
-    Closing it ends the run, which Gradio does once the call's stream is left.
+    Gradio keeps each text until it is read, so that a longer one comes less often. Closing it ends
+    the run, which Gradio does once the call's stream is left.
 
     Raises:
         gr.Error: the run failed; one sentence.
     """
+    clock, due, text = asyncio.get_running_loop().time, 0.0, ""
     async with aclosing(runs.stream(f"call {uuid.uuid4()}", work, patient=False)) as stream:
         async for now in stream:
             if now.error is not None:
                 raise gr.Error(str(now.error), print_exception=False)
-            yield now.text  # empty ones too: a call can be ended only where it yields
+            text = now.text
+            if clock() >= due:
+                yield text  # empty ones too: a call can be ended only where it yields
+                due = clock() + len(text) / MOST_SENT
+    yield text

@@ -31,9 +31,10 @@ from components.common import static_routes
 from components.common.new_problem import new_problem
 from components.common.status import next_problem, status_value
 from components.common.theme import head
-from components.endpoints import settings
+from components.endpoints import MOST_SENT, _texts, settings
 from components.request_guard import RequestGuard
 from components.results.sheet import show
+from components.session.drawing import draw_run
 from components.session.offer import Offer
 from components.session.runs import IDLE, Runs, Status
 from components.watch.gallery import recorded_run
@@ -394,6 +395,16 @@ def test_opening_a_page_without_a_link_creates_no_widget_again():
     state = SessionState(skipping)
     asyncio.run(skipping.process_api(0, [], state=state))
     assert state[slider._id] is not slider
+
+
+async def test_a_call_sends_a_long_text_seldom_and_the_whole_of_it_at_last():
+    runs, loop = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM())), asyncio.get_running_loop()
+    run, since = Run(prompt=PROMPT, steps=600, chains=4), loop.time()
+    sent = [text async for text in _texts(runs, lambda feed: draw_run(feed, runs, run))]
+    assert json.loads(sent[-1].splitlines()[-1])["type"] == "end"
+    most = 2 * len(sent[-1]) + MOST_SENT * (loop.time() - since)
+    assert sum(map(len, sent)) < most
+    assert len(sent) > 2
 
 
 def test_a_session_keeps_no_copy_of_the_page_and_of_the_texts_of_its_runs():
