@@ -26,7 +26,8 @@ def add_prompt_warning(row: gr.Row, form: RunForm) -> None:
         take = gr.Button(f"Use {title}", size="sm", visible=able is not None)
 
     def look(prompt: str, lm: str) -> tuple[gr.Row, str]:
-        foreign = is_foreign(lm, prompt or "")
+        # a program may send more than the field takes, and tokens take long to count
+        foreign = is_foreign(lm, (prompt or "")[: form.runs.limits.prompt])
         return gr.Row(visible=foreign), sentence(offer.models["lm"].get(lm, lm)) if foreign else ""
 
     at_once = {**PRIVATE, "queue": False}
