@@ -258,11 +258,11 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(watch)
     last = await page.evaluate(f"{API}.position.last")
     assert 32 <= last < 1024
     assert not await page.evaluate(f"{API}.position.playing")  # and it says how to play it
-    assert "▶ continues" in await page.inner_text(".q-status")
+    assert "▶ plays them" in await page.inner_text(".q-status")
     for state in ("loading", "sampling"):  # what the run said before it ended may come after that
         was, text, value = await page.evaluate(LATE, state)
         assert (was, value) == ("stopped", "stopped")  # the server reads the value
-        assert "▶ continues" in text
+        assert "▶ plays them" in text
     assert await page.evaluate(LATE, "finished") == ["finished", "It goes on.", "finished"]
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")

@@ -34,7 +34,7 @@ from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.evaluated import NO_FOLDERS
 from qalign_study.sheet.words import number, percent
 
-PLAYS = " ▶ continues."
+PLAYS = " ▶ plays them."
 KEEPS = " β is the estimate of the last round, or unchanged if none was done."
 FILLER = "window.QAlignShell.fills(props, trigger); // 'change'"
 SEEDS = 10_000

@@ -32,6 +32,7 @@ _STYLE = (
     PLAIN
     + """
 figure { margin: 0 auto; max-width: 1240px }
+@media (min-width: 1600px) { figure { max-width: 1760px } }
 h1 { font-size: 22px; margin: 0 }
 header p { margin: 4px 0 12px; max-width: 80ch }
 figcaption { font-size: 14px; opacity: .85; margin-top: 8px; overflow-wrap: anywhere }

@@ -181,6 +181,7 @@ test("why best-of-n is right or wrong here is read from rewards of right and wro
   assert.doesNotMatch(explainBestOfN(trace, 1), /here/);
   assert.match(explainBestOfN(trace, 2), /\(here right by 2\.00\)/);
   assert.match(explainBestOfN(trace, 3), /\(here wrong by 1\.50\)/);
+  assert.match(explainBestOfN({ ...trace, base: [1, 0, 1] }, 3), /share it, and the first/);
   const unknown = { ...trace, header: { rm: "embedded", reference: null } };
   assert.doesNotMatch(explainBestOfN(unknown, 3), /here/);
   assert.equal(explainBestOfN({ ...trace, header: { rm: "none" } }, 3), "");

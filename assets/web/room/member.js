@@ -221,7 +221,7 @@ function stopPart(seat) {
   async function predict() {
     const prediction = answer?.read() ?? "";
     if (!prediction) {
-      put(status, "Choose an answer first. A wrong guess costs nothing.");
+      put(status, "Choose an answer, or write a number, first. A wrong guess costs nothing.");
       return;
     }
     seat.waiting = { stop: k, prediction };
@@ -370,6 +370,10 @@ function handPart({ code, token }) {
   let offered = "";
 
   async function scoreText() {
+    if (!words.value.trim()) {
+      put(status, "Write a text first.");
+      return;
+    }
     send.disabled = true;
     put(status, "Running the models…");
     try {

@@ -45,6 +45,10 @@ export function explainBestOfN(trace, n) {
   const best = (/** @type {boolean} */ right) => Math.max(...trace.base.slice(0, n).filter((_, k) =>
     isRight(trace, trace.alone[k]) === right));
   const lead = best(true) - best(false);
+  if (lead === 0) {
+    return "Best-of-n takes the top reward; here a right and a wrong text share it, and the first "
+      + "of them is taken.";
+  }
   const here = Number.isFinite(lead)
     ? ` (here ${lead < 0 ? "wrong" : "right"} by ${fixed(Math.abs(lead))})` : "";
   return `Best-of-n takes the top reward${here}; more samples can bring a wrong, overrated text.`;

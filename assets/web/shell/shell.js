@@ -46,7 +46,7 @@ import { openPage, player } from "../page.js";
 const ACTIVE = ["loading", "queued", "sampling"];
 const ENDED = ["stopped", "finished", "failed"];
 /** What a stopped run says, which is wrong before its first step (components/watch/page.py). */
-const KEPT = "The steps drawn so far are kept. ▶ continues.";
+const KEPT = "The steps drawn so far are kept. ▶ plays them.";
 /** The link names a run of its own, so the recorded run is not what its step belongs to. */
 const linked = namesRun(opened);
 /** The settings of the run that each page shows. @type {Record<string, Record<string, unknown>>} */
