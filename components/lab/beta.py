@@ -66,7 +66,10 @@ def facts_of(here: AtBeta, guess: float | None) -> style.Words:
         ("Distance from the model", f"{style.cell_text(here.kl)} nats"),
         ("Mean reward of the target", f"{signed(here.mean_reward)} SD"),
         (NEAR.capitalize(), steps),
-        ("Share of the distance left after each late step (second eigenvalue)", f"{here.eigenvalue:.4f}"),
+        (
+            "Share of the distance that each late step leaves (second eigenvalue)",
+            f"{here.eigenvalue:.4f}",
+        ),
     ]
     accepted = [
         ("Acceptance", style.percent(here.acceptance)),
