@@ -236,6 +236,7 @@ def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:
     last = outcomes(comparison, full_cut(comparison))
     for outcome in last:
         mine = [point for point in points if point.method == outcome.method]
+        assert mine[-1].spent == pytest.approx(outcome.spent)
         assert mine[-1].answer == outcome.decision.answer
         assert mine[-1].correct == outcome.correct
         assert all(0 <= p.low <= p.value <= p.high <= 1 for p in mine)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,6 +64,8 @@ def test_all_problems_right_leave_a_width_and_averages_over_subsets_are_resample
     weights = resampled_sets((100,))
     low, high = band_of_share(np.ones(100), weights)
     assert (low, high) == (pytest.approx(0.963, abs=1e-3), 1.0)
+    rounded = np.where(np.arange(100) % 3, 1 - 2**-52, 1 + 2**-52)  # means over subsets
+    assert band_of_share(rounded, weights) == (low, high)
     averages = np.linspace(0.2, 0.8, 100)
     assert band_of_share(averages, weights) == band(weights @ averages)
 
@@ -162,6 +166,18 @@ def test_a_verdict_against_the_interval_is_said_in_words(gained, lost, n, verdic
 
 def _latex_of(gap: Difference) -> str:
     return _latex(Table(pd.DataFrame({"a": [Cell(gap)]}, index=["set"])), "caption")
+
+
+def test_a_small_set_that_decides_an_average_over_sets_is_few_problems() -> None:
+    wins = np.array([1.0] * 3 + [0.0] * 3)  # half of the mean, and 12 of 300 in the other set
+    other = np.array([1.0, -1.0] * 6 + [0.0] * 288)
+    gaps = np.concatenate([wins, other])
+    settings: Any = {"n": 1, "spent": 1.0}
+    average = paired_difference("a", "b", gaps, 0 * gaps, **settings, strata=(6, 300))
+    assert average.discordant > FEW
+    assert (average.low > 0, average.verdict) == (True, "not significant")
+    control = paired_difference("a", "b", gaps, 0 * gaps, **settings)  # one set of 306
+    assert control.p is None
 
 
 def test_a_difference_of_few_that_looks_certain_is_often_none() -> None:

@@ -175,7 +175,12 @@ def test_the_methods_curves_are_the_outcomes() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [((1, 3, 1.0), "prefers A"), ((1, 3, 0.3), "prefers the hack"), ((1, 3, 5), "prefers B")],
+    [
+        ((1, 3, 1.0), "prefers A"),
+        ((1, 3, 0.3), "prefers the hack"),
+        ((1, 3, 5), "prefers B"),
+        ((14.1, 5.7, 5), "prefers B"),
+    ],
 )
 def test_the_story_follows_beta(settings, words) -> None:
     assert words in text_of(*wrong.draw(*settings).words)

@@ -1082,6 +1082,10 @@ def test_best_of_n_turns_where_more_samples_harm_beyond_doubt() -> None:
     assert doubtful is not None
     assert (doubtful.n, doubtful.seen) == (2, False)
     assert turn(curve("bon", [0.5])) is None
+    few = turn(curve("bon", [0.02, 0.065, 0.02], 100))  # 5 problems, exact p = 0.06
+    assert few is not None
+    assert few.lost.low > 0
+    assert not few.seen
 
 
 def test_two_methods_cross_between_two_budgets_on_the_logarithmic_scale() -> None:
@@ -1101,6 +1105,10 @@ def test_two_methods_cross_between_two_budgets_on_the_logarithmic_scale() -> Non
     near = crossing([*curve("qalign", [0.5, 0.605]), *curve("wmv", [0.6, 0.6])], "qalign", "wmv")
     assert near is not None
     assert not near.seen
+    few = [*curve("qalign", [0.02, 0.065], 100), *curve("wmv", [0.02, 0.02], 100)]
+    exact = crossing(few, "qalign", "wmv")
+    assert exact is not None
+    assert not exact.seen  # 5 problems gained, none lost: exact p = 0.06
     alike = crossing([*curve("qalign", [0.5]), *curve("wmv", [0.5])], "qalign", "wmv")
     assert alike is None
 

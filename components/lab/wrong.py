@@ -69,7 +69,9 @@ def story(example: Example, results: tuple[Outcome, ...]) -> tuple[style.Words, 
     """Both halves of it, in words and numbers of this setting."""
     last = {o.method: o for o in results if o.n == SAMPLES[-1]}
     best = max((o for o in results if o.method == best_reward.id), key=lambda o: o.accuracy)
-    right, _, hack = (float(p) for p in example.target())
+    target = example.target()
+    right, _, hack = (float(p) for p in target)
+    preferred = "ABC"[int(target.argmax())]
     cards = style.facts(
         [
             (
@@ -87,13 +89,13 @@ def story(example: Example, results: tuple[Outcome, ...]) -> tuple[style.Words, 
             ("Target: share of C, the hack", style.percent(hack)),
         ]
     )
-    if example.beta < example.hack_beta:
+    if preferred == "C":
         limit = number(example.hack_beta)
         words = (
             f"At β = {number(example.beta)}, below {limit}, the target itself prefers the hack. No "
             "sampler can fix that: QAlign and the weighted vote both return C, as they should."
         )
-    elif example.beta > example.right_beta:
+    elif preferred == "B":
         words = (
             f"At β = {number(example.beta)}, above {number(example.right_beta)}, the reward counts "
             "too little to overturn the popular wrong answer: the target prefers B."

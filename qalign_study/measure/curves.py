@@ -427,14 +427,15 @@ def _resampled_rows(problem: _Problem, cuts: Sequence[Cut], rng: np.random.Gener
         known = rng.integers(size, size=(outer, 1, size))
         pool = _take_places(known, rng.integers(size, size=(outer, outer, cut.n)))
         of_chain = problem.of_chain(n_chains * length, cut.t)
-        of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
-                   problem.pool_length[: cut.n].max())  # fmt: skip
         for rule in rules:
             first = problem.first(rule, cut)
             if rule.draws == "chain":
                 seen, cost = _take(first, states), of_chain
             else:
-                seen, cost = _take(problem.pool, pool), of_pool
+                spent = problem.pool_spent if rule.reads_reward else problem.unscored_spent
+                seen = _take(problem.pool, pool)
+                cost = (cut.n, spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
+                        problem.pool_length[: cut.n].max())  # fmt: skip
             row = problem.row(rule, seen, outer, cost, final[rule.id])
             winner = int(problem.decided(rule, first)[0][0])
             row.answer = str(record.answers[winner]) if winner >= 0 else None

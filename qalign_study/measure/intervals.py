@@ -103,12 +103,13 @@ def band_of_share(each: Array, weights: Array, strata: Sequence[int] = ()) -> tu
     """
     strata = strata or (len(each),)
     counts = 1 / np.repeat(np.array(strata) * len(strata), strata)  # of each problem in the mean
-    is_outcome = len(strata) == 1 and bool(np.isin(each, (0.0, 1.0)).all())
-    of_few = any(_effective(counts * part) < FEW for part in (each, 1 - each))
+    rounded = each.astype(np.float64).round(12)  # a mean over subsets may miss 1 by rounding
+    is_outcome = len(strata) == 1 and bool(np.isin(rounded, (0.0, 1.0)).all())
+    of_few = any(_effective(counts * part) < FEW for part in (rounded, 1 - rounded))
     if not (is_outcome or of_few):
         return band(weights @ each)
     if len(strata) == 1:
-        return wilson(float(each.sum()), len(each))
+        return wilson(float(rounded.sum()), len(each))
     n = _effective(counts)  # rounded, so that a share of 1 is one
     return wilson(round(n * float(counts @ each), 9), n)
 
@@ -197,7 +198,9 @@ def paired_difference(
     gaps, strata = values_a - values_b, strata or (len(values_a),)
     counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
     discordant = float(abs(gaps).sum())
-    p = sign_test(counted) if discordant < FEW else None
+    # the problems of a small set count more in an average over sets, so that few may decide
+    decides = discordant if len(strata) == 1 else min(discordant, _effective(abs(counted)))
+    p = sign_test(counted) if decides < FEW else None
     if p is not None and any(np.isin(each, (0.0, 1.0)).all() for each in (values_a, values_b)):
         p = max(p, mcnemar(gaps))
     ends = (counted.sum(), *band(resampled_sets(strata) @ gaps))

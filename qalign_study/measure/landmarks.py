@@ -37,7 +37,7 @@ class Turn:
     @property
     def seen(self) -> bool:
         """Whether more samples were seen to do harm: the interval ends before the last budget."""
-        return self.high < self.last and self.lost.low > 0
+        return self.high < self.last and self.lost.verdict == "ahead"
 
 
 def turn(points: Sequence[Point]) -> Turn | None:
@@ -91,6 +91,8 @@ def crossing(points: Sequence[Point], a: Curve, b: Curve) -> Crossing | None:
     sign = math.copysign(1, values[-1])
     spent = np.array([other.spent for _, other in both])
     low, high = band(_leads(spent, sign * weights @ gaps.T), among=True)
+    if difference(*both[-1]).verdict not in ("ahead", "behind"):
+        high = math.inf  # where few problems decide, the exact test does
     (place,) = _leads(spent, sign * values[None])
     return Crossing(a if sign > 0 else b, float(place), low, high, float(spent[-1]))
 
