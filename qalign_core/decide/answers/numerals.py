@@ -13,6 +13,7 @@ A number whose reading is not certain has none: `UNKNOWN`. Such are "5 or 7", "5
 import re
 from collections import deque
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import takewhile
 
@@ -101,18 +102,12 @@ def whole_number(text: str) -> str | None:
 
 def format_number(value: Fraction) -> str:
     """Write an exact value in the canonical form: integer, ending decimal, reduced fraction."""
-    if value.denominator == 1:
-        return str(value.numerator)
-    rest, places = value.denominator, 0
-    for prime in (2, 5):
-        n = 0
-        while rest % prime == 0:
-            rest, n = rest // prime, n + 1
-        places = max(places, n)
-    if rest != 1:
-        return f"{value.numerator}/{value.denominator}"
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
-    return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
+    above, below = value.as_integer_ratio()
+    # a decimal ends if no prime but 2 and 5 divides the denominator
+    if below == 1 or pow(10, below.bit_length(), below):
+        return str(value)
+    with localcontext(prec=above.bit_length() + below.bit_length()):  # more than its digits
+        return f"{Decimal(above) / below:f}"
 
 
 _TYPOGRAPHY = str.maketrans(
