@@ -26,13 +26,13 @@ UNKNOWN = ""
 def tidy(text: str) -> str:
     """Replace typographic and LaTeX ways of writing a number, and bold face, by plain ones."""
     if not text.isascii():
-        text = _SUPERSCRIPT.sub(_with_a_caret, text)
+        text = _SUPERSCRIPT.sub(lambda m: f"^{{{m[0].translate(_PLAIN_DIGITS)}}}", text)
         text = _ROOT.sub(lambda m: f"\\sqrt{{{m[1] or m[2]}}}", text).translate(_TYPOGRAPHY)
     if "\\" in text or "{" in text:
         for latex, plain in _LATEX:
             text = text.replace(latex, plain)
         text = _SPACE.sub(" ", text)
-        text = _FRACTION.sub(_with_a_slash, text)
+        text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]}", text)
     if "*" in text:
         text = _POWER.sub("^", text).replace("**", "")
         text = _ITALIC.sub(r"\1", text)
@@ -50,7 +50,8 @@ def stated_number(clause: str, text: str = "") -> str | None:
         The number in canonical form; `UNKNOWN` if what is stated has no certain reading; None if
         no number is stated.
     """
-    clause = _CENTS.sub(_with_a_point, _WHICH_IS.sub(" =", _TEXT.sub(r"\1", clause)))
+    clause = _WHICH_IS.sub(" =", _TEXT.sub(r"\1", clause))
+    clause = _CENTS.sub(lambda m: f"{m[1]}.{m[3]:0>2} {m[2]}", clause)
     numbers = _numbers(clause)
     for number in numbers:
         before, after = _before(clause, number), clause[number.end() :]
@@ -268,18 +269,6 @@ _LEADS = re.compile(
     r"|negative)\b|\d+)*+",
     re.IGNORECASE,
 )
-
-
-def _with_a_caret(m: re.Match[str]) -> str:
-    return f"^{{{m[0].translate(_PLAIN_DIGITS)}}}"
-
-
-def _with_a_point(m: re.Match[str]) -> str:
-    return f"{m[1]}.{m[3]:0>2} {m[2]}"
-
-
-def _with_a_slash(m: re.Match[str]) -> str:
-    return f" {m[1] or m[2]}/{m[3] or m[4]}"
 
 
 def _numbers(text: str) -> Iterator[re.Match[str]]:
