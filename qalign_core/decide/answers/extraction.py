@@ -411,12 +411,8 @@ def _chosen_letter(statement: str) -> str | None:
 
 def _without_denials(line: str) -> str:
     """Return a line without reasons and without options that it calls wrong."""
-    reason = _REASON.search(line)
-    kept = (
-        line[: reason.start()]
-        if reason and _LETTER_IN_LINE.search(line[: reason.start()])
-        else line
-    )
+    claim = _REASON.split(line, maxsplit=1)[0]
+    kept = claim if _LETTER_IN_LINE.search(claim) else line
     return _DENIED_OPTION.sub("", _WRONG_OPTION.sub("", kept))
 
 
