@@ -238,9 +238,8 @@ def _read_matrix(kind: str, body: str) -> Value:
 
 
 def _tuple(opening: str, items: Sequence[Value], closing: str) -> Value:
-    text = f"{opening} {', '.join(v.text for v in items)} {closing}"
-    if opening != "\\langle":
-        text = text.replace(f"{opening} ", opening, 1)[: -len(closing) - 1] + closing
+    space = " " if opening == "\\langle" else ""
+    text = f"{opening}{space}{', '.join(v.text for v in items)}{space}{closing}"
     return Value(opening + closing, tuple(items), text)
 
 
@@ -452,9 +451,7 @@ def _is_same(one: Value, other: Value) -> bool:
     for equation, value in ((one, other), (other, one)):
         if equation.kind == "=" and value.scalar is not None:
             return _solves(equation.parts[0].scalar, value)
-    if one.kind != other.kind or len(one.parts) != len(other.parts):
-        return False
-    if one.kind == "base":
+    if one.kind != other.kind or one.kind == "base" or len(one.parts) != len(other.parts):
         return False
     if one.kind in ("set", "union"):
         rest = list(other.parts)
