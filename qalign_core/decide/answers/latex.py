@@ -245,12 +245,9 @@ class _Parser:
         inside = self.at > 0 and self.text[self.at - 1].isalpha()
         match = _WORD.match(self.text, self.at)
         word = match[0] if match and not inside else ""
-        if word in _FUNCTIONS:
+        if word in _FUNCTIONS or word == "pi":
             self.at += len(word)
-            return self.function(word)
-        if word == "pi":
-            self.at += len(word)
-            return self.sympy.pi
+            return self.command(word)
         if len(word) > _MAX_LETTERS or word.lower() in _WORDS:
             raise UnreadableError(f"{word!r} is a word")
         self.at += 1
