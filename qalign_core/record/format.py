@@ -61,8 +61,6 @@ READABLE = (2, VERSION)
 """The versions of the format that can be read."""
 Line = dict[str, Any]
 AnswerReader = Callable[[str], Line]
-_REQUIRED = object()
-"""The default of a field that a line must have."""
 
 
 # `<` could end a script element, the next three end a line for some readers, and a lone surrogate
@@ -287,15 +285,21 @@ class TraceReader:
             InvalidTrace: the line violates the format; the message has its number.
         """
         self.line_number += 1
-        line = self._object(text)
+        try:
+            self._add(_parse_object(text))
+        except ValueError as error:
+            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
+
+    def _add(self, line: Line) -> None:
+        """Add the content of a line; here and below, an error begins with what the line has."""
         kind = line.get("type")
         if kind != "header" and self.header is None:
             name = "a line without a type" if kind is None else f"a {short_repr(kind)} line"
-            raise self._bad(name, "a header, and first")
+            raise _unexpected(name, "a header, and first")
         if kind == "header":
-            header = self._header(line)
+            header = _parse_header(line)
             if self.header is not None and (differs := difference(self.header, header)):
-                raise self._bad(f"another header ({differs})", "more of the same run")
+                raise _unexpected(f"another header ({differs})", "more of the same run")
             self.header, self.end = header, None
         elif kind == "step":
             step = self._step(line)
@@ -308,75 +312,36 @@ class TraceReader:
         elif kind == "end":
             self.end = (str(line.get("reason", "")), str(line.get("message", "")))
         else:
-            raise self._bad(f"type {short_repr(kind)}", "header, step, sample or end")
-
-    def _object(self, text: str) -> Line:
-        try:
-            line = from_json(text)
-        except json.JSONDecodeError:
-            raise self._bad("something that is not JSON", "a JSON object") from None
-        except ValueError as error:
-            raise self._bad(f"something that is not JSON ({error})", "a JSON object") from None
-        if not isinstance(line, dict):
-            raise self._bad(type(line).__name__, "a JSON object")
-        return line
-
-    def _header(self, line: Line) -> TraceHeader:
-        version = line.get("version")
-        if not is_whole(version, *READABLE):
-            raise self._bad(f"version {short_repr(version)}", f"version {READABLE[0]} or {VERSION}")
-        try:
-            return read_header(TraceHeader, line)
-        except ValueError as error:
-            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
+            raise _unexpected(f"type {short_repr(kind)}", "header, step, sample or end")
 
     def _sample(self, line: Line) -> ScoredResponse:
-        n = self._get(line, "n", int)
+        n = read_field(line, "n", int)
         if n != len(self.pool):
-            raise self._bad(f"sample {n}", f"sample {len(self.pool)}")
-        tokens = self._each(line, "tokens", COUNT)
+            raise _unexpected(f"sample {n}", f"sample {len(self.pool)}")
+        tokens = _read_list(line, "tokens", COUNT)
         if not tokens:
-            raise self._bad("no tokens", "one at least")
-        text, finished = self._get(line, "text", str), self._get(line, "finished", bool)
-        log_probs = self._log_probs(line, len(tokens))
-        return self._scored(line, Response(tokens, text, finished, log_probs=log_probs))
-
-    def _log_probs(self, line: Line, n: int) -> tuple[float, ...]:
-        """Return the log-probabilities of the line's tokens; empty if it has none."""
-        log_probs = self._each(line, "log_probs", float) if "log_probs" in line else ()
-        if log_probs and not (len(log_probs) == n and max(log_probs) <= 0):
-            raise self._bad(
-                f"log_probs {short_repr(log_probs)} for {n} tokens", "one <= 0 a token, or none"
-            )
-        return log_probs
-
-    def _scored(self, line: Line, response: Response) -> ScoredResponse:
-        reward = float(self._get(line, "reward", float))
-        return ScoredResponse(response, reward, self._cost(line))
-
-    def _cost(self, line: Line) -> Cost:
-        costs = self._each(line, "cost", COUNT)
-        if len(costs) not in (2, 3):
-            raise self._bad(f"{len(costs)} costs", "2 or 3")
-        return Cost(*costs)
+            raise _unexpected("no tokens", "one at least")
+        text, finished = read_field(line, "text", str), read_field(line, "finished", bool)
+        log_probs = _read_log_probs(line, len(tokens))
+        return _read_score(line, Response(tokens, text, finished, log_probs=log_probs))
 
     def _step(self, line: Line) -> Step:
-        chain, t, index = (self._get(line, name, int) for name in ("chain", "t", "index"))
+        chain, t, index = (read_field(line, name, int) for name in ("chain", "t", "index"))
         last = self._last.get(chain)
         expected_t = 0 if last is None else last.t + 1
         if t != expected_t or chain < 0:
-            raise self._bad(f"step t = {t} of chain {chain}", f"t = {expected_t}")
+            raise _unexpected(f"step t = {t} of chain {chain}", f"t = {expected_t}")
         kept = Response((), "", False) if last is None else last.state.response
         if not 0 <= index <= max(0, len(kept) - 1):
-            raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
-        refused = self._get(line, "refused", str, "") if last else ""
-        new, pieces, again = self._rewrite(line, len(kept) - index, may_be_empty=bool(refused))
+            raise _unexpected(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
+        refused = _read_optional(line, "refused", str, "") if last else ""
+        new, pieces, again = _read_rewrite(line, len(kept) - index, may_be_empty=bool(refused))
         if last and refused:
-            proposal = ScoredResponse(kept, last.state.reward, self._cost(line))
+            proposal = ScoredResponse(kept, last.state.reward, _read_cost(line))
         else:
-            proposal = self._proposal(line, kept, index, new, pieces, again)
-        log_alpha, log_u, accepted = self._verdict(line)
-        correction = self._get(line, "log_correction", float, -math.inf if refused else None)
+            proposal = _read_proposal(line, kept, index, new, pieces, again)
+        log_alpha, log_u, accepted = _read_verdict(line)
+        correction = _read_optional(line, "log_correction", float, -math.inf if refused else None)
         return Step(
             chain=chain,
             t=t,
@@ -390,75 +355,112 @@ class TraceReader:
             kept_again=again,
             log_correction=None if correction is None else float(correction),
             refused=NoProposal(refused, index, new, pieces) if refused else None,
-            move=self._get(line, "move", str, ""),
+            move=_read_optional(line, "move", str, ""),
         )
 
-    def _rewrite(
-        self, line: Line, rest: int, *, may_be_empty: bool
-    ) -> tuple[tuple[int, ...], tuple[str, ...], int]:
-        """Return a step's new ids, their pieces, and how many of the `rest` last ids are kept."""
-        new = self._each(line, "tokens", COUNT)
-        again = self._get(line, "kept_again", COUNT, 0)
-        if again > rest:
-            raise self._bad(f"kept_again {again}", f"0 to {rest}")
-        if not (new or may_be_empty):
-            raise self._bad("no new tokens", "one at least")
-        pieces = self._each(line, "pieces", str)
-        if pieces and len(pieces) != len(new):
-            raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "one piece per token")
-        return new, pieces, again
 
-    def _proposal(
-        self,
-        line: Line,
-        kept: Response,
-        index: int,
-        new: tuple[int, ...],
-        pieces: tuple[str, ...],
-        again: int,
-    ) -> ScoredResponse:
-        """Return a step's proposal: `kept` up to `index`, `new`, and the last `again` of `kept`."""
-        finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
-        all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
-        text = self._get(line, "text", str, _join(all_pieces, finished))
-        log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
-        tokens = kept.tokens[:index] + new + kept.tokens[tail]
-        return self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
+def _parse_object(text: str) -> Line:
+    try:
+        line = from_json(text)
+    except json.JSONDecodeError:
+        raise _unexpected("something that is not JSON", "a JSON object") from None
+    except ValueError as error:
+        raise _unexpected(f"something that is not JSON ({error})", "a JSON object") from None
+    if not isinstance(line, dict):
+        raise _unexpected(type(line).__name__, "a JSON object")
+    return line
 
-    def _verdict(self, line: Line) -> tuple[float, float, bool]:
-        """Return log alpha, log u and whether the proposal was accepted; `null` is -infinity."""
-        log_alpha, log_u = (
-            -math.inf if line.get(name) is None else float(self._get(line, name, float))
-            for name in ("log_alpha", "log_u")
+
+def _parse_header(line: Line) -> TraceHeader:
+    version = line.get("version")
+    if not is_whole(version, *READABLE):
+        raise _unexpected(f"version {short_repr(version)}", f"version {READABLE[0]} or {VERSION}")
+    return read_header(TraceHeader, line)
+
+
+def _read_log_probs(line: Line, n: int) -> tuple[float, ...]:
+    """Return the log-probabilities of the line's tokens; empty if it has none."""
+    log_probs = _read_list(line, "log_probs", float) if "log_probs" in line else ()
+    if log_probs and not (len(log_probs) == n and max(log_probs) <= 0):
+        raise _unexpected(
+            f"log_probs {short_repr(log_probs)} for {n} tokens", "one <= 0 a token, or none"
         )
-        accepted: bool = self._get(line, "accepted", bool)
-        if log_alpha > 0 or accepted != (log_u < log_alpha):
-            raise self._bad(
-                f"accepted = {accepted} with log alpha {log_alpha:.4g} and log u {log_u:.4g}",
-                "the verdict of u < alpha",
-            )
-        return log_alpha, log_u, accepted
+    return log_probs
 
-    def _get(self, line: Line, name: str, kind: Any, default: Any = _REQUIRED) -> Any:
-        """Return a field of the line; a missing one is an error unless it has a default."""
-        if name not in line and default is not _REQUIRED:
-            return default
-        try:
-            return read_field(line, name, kind)
-        except ValueError as error:
-            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
-    def _each(self, line: Line, name: str, kind: Any) -> tuple[Any, ...]:
-        """Return a list of values of one kind; the first of another kind is an error."""
-        values = self._get(line, name, list)
-        for value in filterfalse(KINDS[kind][1], values):
-            self._get({name: value}, name, kind)
-        return tuple(values)
+def _read_score(line: Line, response: Response) -> ScoredResponse:
+    return ScoredResponse(response, float(read_field(line, "reward", float)), _read_cost(line))
 
-    def _bad(self, received: str, expected: str) -> InvalidTrace:
-        return InvalidTrace(
-            f"line {self.line_number} of the trace has {received}; {expected} was expected"
+
+def _read_cost(line: Line) -> Cost:
+    costs = _read_list(line, "cost", COUNT)
+    if len(costs) not in (2, 3):
+        raise _unexpected(f"{len(costs)} costs", "2 or 3")
+    return Cost(*costs)
+
+
+def _read_rewrite(
+    line: Line, rest: int, *, may_be_empty: bool
+) -> tuple[tuple[int, ...], tuple[str, ...], int]:
+    """Return a step's new ids, their pieces, and how many of the `rest` last ids are kept."""
+    new = _read_list(line, "tokens", COUNT)
+    again = _read_optional(line, "kept_again", COUNT, 0)
+    if again > rest:
+        raise _unexpected(f"kept_again {again}", f"0 to {rest}")
+    if not (new or may_be_empty):
+        raise _unexpected("no new tokens", "one at least")
+    pieces = _read_list(line, "pieces", str)
+    if pieces and len(pieces) != len(new):
+        raise _unexpected(f"{len(pieces)} pieces for {len(new)} tokens", "one piece per token")
+    return new, pieces, again
+
+
+def _read_proposal(
+    line: Line,
+    kept: Response,
+    index: int,
+    new: tuple[int, ...],
+    pieces: tuple[str, ...],
+    again: int,
+) -> ScoredResponse:
+    """Return a step's proposal: `kept` up to `index`, `new`, and the last `again` of `kept`."""
+    finished, tail = read_field(line, "finished", bool), slice(len(kept) - again, None)
+    all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
+    text = _read_optional(line, "text", str, _join(all_pieces, finished))
+    log_probs = (*kept.log_probs[:index], *_read_log_probs(line, len(new) + again))
+    tokens = kept.tokens[:index] + new + kept.tokens[tail]
+    return _read_score(line, Response(tokens, text, finished, all_pieces, log_probs))
+
+
+def _read_verdict(line: Line) -> tuple[float, float, bool]:
+    """Return log alpha, log u and whether the proposal was accepted; `null` is -infinity."""
+    log_alpha, log_u = (
+        -math.inf if line.get(name) is None else float(read_field(line, name, float))
+        for name in ("log_alpha", "log_u")
+    )
+    accepted: bool = read_field(line, "accepted", bool)
+    if log_alpha > 0 or accepted != (log_u < log_alpha):
+        raise _unexpected(
+            f"accepted = {accepted} with log alpha {log_alpha:.4g} and log u {log_u:.4g}",
+            "the verdict of u < alpha",
         )
+    return log_alpha, log_u, accepted
+
+
+def _unexpected(received: str, expected: str) -> ValueError:
+    return ValueError(f"{received}; {expected} was expected")
+
+
+def _read_optional(line: Line, name: str, kind: Any, default: Any) -> Any:
+    return read_field(line, name, kind) if name in line else default
+
+
+def _read_list(line: Line, name: str, kind: Any) -> tuple[Any, ...]:
+    """Return a list of values of one kind; the first of another kind is an error."""
+    values = read_field(line, name, list)
+    for value in filterfalse(KINDS[kind][1], values):
+        read_field({name: value}, name, kind)
+    return tuple(values)
 
 
 H = TypeVar("H", bound=Header)
