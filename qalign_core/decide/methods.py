@@ -11,6 +11,7 @@ that are compared are correctly rounded (`math.fsum`), so their order cannot bre
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import product, starmap
 
 import numpy as np
@@ -76,7 +77,7 @@ def take_highest(
     """
     best = max(range(len(samples)), key=lambda i: (scores[i], -i))
     return Decision(
-        answer=_read_answer(extract, samples[best]) if extract else None,
+        answer=_read_answer(extract, samples[best].response.text) if extract else None,
         chosen=samples[best],
         index=best,
         weights=tuple(float(i == best) for i in range(len(samples))),
@@ -111,11 +112,8 @@ def majority_vote(
     rewards = finite_rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
-    read: dict[str, str | None] = {}
-    for sample in samples:
-        if sample.response.text not in read:
-            read[sample.response.text] = _read_answer(extract, sample)
-    answers = [read[sample.response.text] for sample in samples]
+    read = cache(partial(_read_answer, extract))
+    answers = [read(sample.response.text) for sample in samples]
 
     members: dict[str, list[int]] = {}
     for i, answer in enumerate(answers):
@@ -191,7 +189,7 @@ def minimum_bayes_risk(
 
     chosen = rows.index(expected.index(max(expected)))  # rows are numbered by first appearance
     return Decision(
-        answer=_read_answer(extract, samples[chosen]) if extract else None,
+        answer=_read_answer(extract, samples[chosen].response.text) if extract else None,
         chosen=samples[chosen],
         index=chosen,
         weights=tuple(w / total for w in raw),
@@ -350,18 +348,18 @@ def finite_rewards(samples: Sequence[ScoredResponse]) -> list[float]:
     return rewards
 
 
-def _read_answer(extract: AnswerExtractor, sample: ScoredResponse) -> str | None:
-    """The answer of a sample, or None if it has none; raise if the extractor reads none."""
+def _read_answer(extract: AnswerExtractor, text: str) -> str | None:
+    """The answer in a text, or None if it has none; raise if the extractor reads none."""
     if not callable(extract):
         raise InvalidSetting(
             f"{short_repr(extract)} does not read answers; give a function from a response's text "
             "to its answer, such as extract_number, or decide by minimum_bayes_risk"
         )
-    answer = extract(sample.response.text)
+    answer = extract(text)
     if answer is None or isinstance(answer, str):
         return answer
     raise InvalidSetting(
-        f"the extractor returned {short_repr(answer)} for {short_repr(sample.response.text)}; "
+        f"the extractor returned {short_repr(answer)} for {short_repr(text)}; "
         "expected the answer as a text, or None if there is none"
     )
 
