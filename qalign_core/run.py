@@ -162,14 +162,10 @@ class Sampling:
 
     def first_unapplied(self, applied: Collection[str]) -> str:
         """Return the first setting that is not applied and not at its default, or ""."""
-        return next(
-            (
-                name
-                for name, declared in self.settings().items()
-                if name not in applied and getattr(self, name) != declared.default
-            ),
-            "",
-        )
+        for name, declared in self.settings().items():
+            if name not in applied and getattr(self, name) != declared.default:
+                return name
+        return ""
 
 
 DEFAULT_SAMPLING = Sampling()
