@@ -183,9 +183,8 @@ def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
     """
 
     def without_waiting(name: str, flags: int) -> int:
-        return os.open(
-            name, flags | getattr(os, "O_NONBLOCK", 0)
-        )  # otherwise, opening a pipe waits for a writer
+        # otherwise, opening a pipe waits for a writer
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
     parts, size = [], 0
     with open(path, "rb", opener=without_waiting) as file:
