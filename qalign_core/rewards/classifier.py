@@ -61,13 +61,11 @@ class _PrefixScorer(_Scorer):
         tokens = tokens[:end]
         net, cache = self.net, self.cache
         slots = cache.match(tokens[:-1])
-        known = at = len(slots)
+        known = len(slots)
         if slots:
             net.copy_in(0, cache.read(slots))
-        while at < end:
-            stop = min(at + net.chunk, end)
-            hidden = net.read_in(0, tokens[at:stop], at)
-            at = stop
+        for at in range(known, end, net.chunk):
+            hidden = net.read_in(0, tokens[at : at + net.chunk], at)
         value = float(hidden[-1].float() @ self._weight)
         if math.isfinite(value):
             kept, new = cache.reserve(tokens[:-1])

@@ -14,7 +14,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -200,10 +200,8 @@ class Worker(ABC):
 
     def _deliver(self) -> None:
         for loop, functions in self._calls.items():
-            try:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 loop.call_soon_threadsafe(_call_each, functions)
-            except RuntimeError:  # the loop was closed: nobody waits any more
-                continue
         self._calls = {}
 
 
