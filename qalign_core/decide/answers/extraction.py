@@ -102,9 +102,7 @@ def _boxed_number(statement: str, text: str) -> str | None:
 @_after_thinking
 def extract_choice(text: str) -> str | None:
     """Extract the letter (A to J) of a multiple-choice answer; None if there is none."""
-    text = text.replace("**", "")
-    if not text.isascii():
-        text = text.translate(_QUOTES)
+    text = text.replace("**", "").translate(_QUOTES)
     is_announced = False
     for boxed, statement in _announcements(text, _CHOICE_MARKER):
         letter = _chosen_letter(statement) if boxed or not _JUDGES.match(statement) else None
