@@ -45,10 +45,9 @@ class _PrefixScorer(_Scorer):
 
     def __init__(self, model: Any, *, window: int, cache_bytes: int, **options: Any) -> None:
         super().__init__(None, **options)
-        self.net = build_llama(model, 1, window)
+        net = self.net = build_llama(model, 1, window)
         self._weight = model.score.weight.detach()[0].float().clone()
         self._pad = model.config.pad_token_id
-        net = self.net
         n_slots = max(window, cache_bytes // (net.width * 4))
         self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
         self.n_processed = self.n_reused = 0  # what the machine did, not what a run costs

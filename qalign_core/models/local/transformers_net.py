@@ -62,8 +62,7 @@ class HFNet(KVNet):
         """The mask of the layers, by their kind if there are two."""
         m = len(plan.positions)
         shape = m, -1, 1, plan.length
-        full = plan.mask
-        sliding = full
+        full = sliding = plan.mask
         if self._reach is not None and self._reach < plan.length:
             sliding = self._mask(plan.positions, plan.length, self._reach)
             sliding = sliding.repeat_interleave(len(full) // m, 0)
