@@ -20,21 +20,9 @@ def _no_ratio(target: Target, *, new: Scored, old: Scored, log_correction: objec
     return log_acceptance(target, new=new, old=old, log_correction=())
 
 
-def _only_improvements(target: Target, *, new: Scored, old: Scored, **_: object) -> Array:
-    return np.where(np.greater_equal(new.reward, old.reward), 0.0, -np.inf)
-
-
-def _always(target: Target, *, new: Scored, **_: object) -> Array:
-    return np.zeros_like(new.reward)
-
-
 def _without_eos(response: Response) -> int:
     # an immediate EOS would leave no position at all, and a chain that can never leave it
     return max(1, len(response) - response.finished)
-
-
-def _first_half(response: Response) -> int:
-    return (len(response) + 1) // 2
 
 
 ONE_LETTER = Block(frozenset(range(len(LETTERS))))
@@ -55,70 +43,67 @@ class _TailForgotten:
 CONTEXT = MAX_NEW_TOKENS + 1
 
 
-def _up_to_the_context(max_new_tokens: int, index: int) -> int:
-    return min(index + max_new_tokens, CONTEXT)
+def _by_name(*rules: Rule) -> dict[str, Rule]:
+    return {rule.name: rule for rule in rules}
 
 
-MISTAKES = {
-    rule.name: rule
-    for rule in (
-        Rule(
-            "No length ratio",
-            "The factor |y|/|y'| is left out. A short response has fewer places to cut, so "
-            "each of its rewrites is proposed more often; without the factor, the chain favors "
-            "the wrong lengths.",
-            log_alpha=_no_ratio,
-        ),
-        Rule(
-            "End token not counted",
-            "The end token is left out of |y|, so it is never resampled on its own, and complete "
-            "and truncated responses are counted by different rules.",
-            n_indices=_without_eos,
-            length=_without_eos,
-        ),
-        Rule(
-            "Length limit not shared",
-            "Every rewrite may be L tokens long, whatever was kept (the error in the published "
-            "code). Responses grow past the limit, and no step leads back to a response cut at "
-            "the limit.",
-            limit=_up_to_the_context,
-        ),
-        Rule(
-            "Rejected steps dropped",
-            "Only accepted proposals are counted. The time that the chain stays on a response "
-            "is its weight; dropping the repeats discards it.",
-            counted="accepted",
-        ),
-        Rule(
-            "Only improvements accepted",
-            "A proposal is accepted only if its reward is at least as high. That is a search for "
-            "the best response, not a sample of the target: beta no longer matters.",
-            log_alpha=_only_improvements,
-        ),
-        Rule(
-            "Everything accepted",
-            "Every proposal is accepted, so the reward has no influence. The chain then samples "
-            "something near the base LM, with wrong lengths.",
-            log_alpha=_always,
-        ),
-        Rule(
-            "Cut in the first half only",
-            "The cut always lies in the first half of the text. Where the new text is shorter, the "
-            "cut can lie outside its first half, and then no step leads back. With the language "
-            "model “All of one length” this rule is right: try it.",
-            n_indices=_first_half,
-        ),
-        Rule(
-            "Tail’s factor forgotten",
-            "Half of the steps are block moves: they draw one letter again and keep the letters "
-            "after it, the tail. The factor p(tail | new letter) / p(tail | old letter) is left "
-            "out, so nothing checks how well the tail still fits. With the language model “Every "
-            "token alike” the tail does not depend on the letter, and the rule is right: try it.",
-            move=_TailForgotten(),
-            share=0.5,
-        ),
-    )
-}
+MISTAKES = _by_name(
+    Rule(
+        "No length ratio",
+        "The factor |y|/|y'| is left out. A short response has fewer places to cut, so "
+        "each of its rewrites is proposed more often; without the factor, the chain favors "
+        "the wrong lengths.",
+        log_alpha=_no_ratio,
+    ),
+    Rule(
+        "End token not counted",
+        "The end token is left out of |y|, so it is never resampled on its own, and complete "
+        "and truncated responses are counted by different rules.",
+        n_indices=_without_eos,
+        length=_without_eos,
+    ),
+    Rule(
+        "Length limit not shared",
+        "Every rewrite may be L tokens long, whatever was kept (the error in the published "
+        "code). Responses grow past the limit, and no step leads back to a response cut at "
+        "the limit.",
+        limit=lambda longest, index: min(index + longest, CONTEXT),
+    ),
+    Rule(
+        "Rejected steps dropped",
+        "Only accepted proposals are counted. The time that the chain stays on a response "
+        "is its weight; dropping the repeats discards it.",
+        counted="accepted",
+    ),
+    Rule(
+        "Only improvements accepted",
+        "A proposal is accepted only if its reward is at least as high. That is a search for "
+        "the best response, not a sample of the target: beta no longer matters.",
+        log_alpha=lambda _, *, new, old, **__: np.where(new.reward >= old.reward, 0.0, -np.inf),
+    ),
+    Rule(
+        "Everything accepted",
+        "Every proposal is accepted, so the reward has no influence. The chain then samples "
+        "something near the base LM, with wrong lengths.",
+        log_alpha=lambda _, *, new, **__: np.zeros_like(new.reward),
+    ),
+    Rule(
+        "Cut in the first half only",
+        "The cut always lies in the first half of the text. Where the new text is shorter, the "
+        "cut can lie outside its first half, and then no step leads back. With the language "
+        "model “All of one length” this rule is right: try it.",
+        n_indices=lambda response: (len(response) + 1) // 2,
+    ),
+    Rule(
+        "Tail’s factor forgotten",
+        "Half of the steps are block moves: they draw one letter again and keep the letters "
+        "after it, the tail. The factor p(tail | new letter) / p(tail | old letter) is left "
+        "out, so nothing checks how well the tail still fits. With the language model “Every "
+        "token alike” the tail does not depend on the letter, and the rule is right: try it.",
+        move=_TailForgotten(),
+        share=0.5,
+    ),
+)
 """The wrong rules by their names."""
 
 
@@ -130,23 +115,20 @@ def _at_temperature(lm: EnumerableLM, response: Response, temperature: float = 2
     return total
 
 
-SHARP_MISTAKES = {
-    rule.name: rule
-    for rule in (
-        Rule(
-            "Sharpness left out",
-            "The factor (p(y′)/p(y))^(sharpness − 1) is left out. Proposals are drawn from the "
-            "model as it is, so the chain ends at the target of sharpness 1.",
-            log_prob=lambda lm, response: 0.0,
-        ),
-        Rule(
-            "Probabilities of another temperature",
-            "The factor uses probabilities at temperature 2, not at the temperature of the draws, "
-            "as when a server returns probabilities before applying its temperature.",
-            log_prob=_at_temperature,
-        ),
-    )
-}
+SHARP_MISTAKES = _by_name(
+    Rule(
+        "Sharpness left out",
+        "The factor (p(y′)/p(y))^(sharpness − 1) is left out. Proposals are drawn from the "
+        "model as it is, so the chain ends at the target of sharpness 1.",
+        log_prob=lambda lm, response: 0.0,
+    ),
+    Rule(
+        "Probabilities of another temperature",
+        "The factor uses probabilities at temperature 2, not at the temperature of the draws, "
+        "as when a server returns probabilities before applying its temperature.",
+        log_prob=_at_temperature,
+    ),
+)
 """Mistakes that only a target with a sharpness above 1 shows."""
 
 
