@@ -22,7 +22,6 @@ from qalign_core.assets import ASSETS
 from qalign_core.messages import question_of
 from qalign_core.record.format import parse_header, whole_lines
 from qalign_core.record.store import load_trace, trace_text, write_whole
-from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_study.export.command import command_of
@@ -30,7 +29,7 @@ from qalign_study.export.player import page, page_around
 from qalign_study.lessons.facts import RUNS
 from qalign_study.sets.folder import trace_path
 from qalign_study.sheet.evaluated import NO_FOLDERS
-from qalign_study.sheet.words import target_of
+from qalign_study.sheet.words import model_title, target_of
 
 FOLDER = ASSETS / "runs"
 WATCH = FOLDER / "watch.jsonl"
@@ -92,16 +91,10 @@ def _entry(name: str, title: str, path: Path, summary: str = "", page: str = "wa
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
-    facts = f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
+    facts = f"{model_title('lm', run.lm)}. Reward: {model_title('rm', run.rm)}. {settings}."
     return Entry(
         name, title, summary or question_of(run.prompt), facts, command_of(run), link, page
     )
-
-
-def _title(kind: str, id: str) -> str:
-    """Return the title of a model, or the id itself for a sum of rewards."""
-    entry = entries().get((kind, id))
-    return entry.title if entry is not None else id
 
 
 def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[str, str]:
