@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.curves import Curve, Point, curves
-from qalign_study.measure.intervals import Difference, paired_difference
+from qalign_study.measure.differences import difference
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.results import Results
 
 
@@ -43,9 +42,7 @@ def paired_runs(a: Results, b: Results) -> Iterator[Pair]:
     for key in of_each[0]:
         if key in of_each[1]:
             one, other = (points[key] for points in of_each)
-            values, other_values = np.array(one.each), np.array(other.each)
-            gap = paired_difference("A", "B", values, other_values, n=one.n, spent=other.spent)
-            yield Pair(one, other, gap)
+            yield Pair(one, other, replace(difference(one, other), a="A", b="B"))
 
 
 def _measured(run: Results, ids: list[str]) -> dict[tuple[Curve, int], Point]:
