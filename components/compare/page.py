@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, cast
 
 import gradio as gr
@@ -153,8 +152,8 @@ def build_compare_page(
     runs: Runs,
     demo: gr.Blocks,
     looked_at: gr.State,
-    watched: RunForm | None = None,
-    sets: Mapping[str, Sequence[Problem]] = MappingProxyType({}),
+    watched: RunForm,
+    sets: Mapping[str, Sequence[Problem]],
 ) -> None:
     """Build the page's widgets in the current context and register its events.
 
@@ -211,7 +210,7 @@ def connect_run(handlers: Handlers, seen: list[Any]) -> None:
 
 
 def connect_problem(
-    controls: Controls, watched: RunForm | None, sets: Mapping[str, Sequence[Problem]]
+    controls: Controls, watched: RunForm, sets: Mapping[str, Sequence[Problem]]
 ) -> None:
     """Register new problems, and the problem that this page takes from Watch."""
     texts, status = controls.form.problem, controls.status
@@ -220,12 +219,9 @@ def connect_problem(
     )
     prompt = controls.form.widgets["prompt"]
     prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
-    if watched is not None:
-        theirs = watched.problem
-        follow = "(...v) => QAlignCompare.follow(v.slice(0, 3), v.slice(3))"
-        gr.on(
-            [text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE
-        )
+    theirs = watched.problem
+    follow = "(...v) => QAlignCompare.follow(v.slice(0, 3), v.slice(3))"
+    gr.on([text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE)
 
 
 def connect_results(handlers: Handlers, seen: list[Any]) -> None:

@@ -153,7 +153,7 @@ def page_parts(request: dict[str, Any]) -> dict[str, str]:
     return {"before": before, "behind": behind}
 
 
-def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
+def gallery_list(folders: Mapping[str, Path]) -> gr.HTML:
     """Build the list of recorded runs, which `QAlignGallery.open()` opens over the page.
 
     Args:

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -31,7 +30,6 @@ from qalign_core.run import Run
 from qalign_core.validation import from_json
 from qalign_study.export.browser import unsupported_reason
 from qalign_study.sets.problem_sets import Problem
-from qalign_study.sheet.evaluated import NO_FOLDERS
 from qalign_study.sheet.words import number, percent
 
 PLAYS = " ▶ plays them."
@@ -172,9 +170,9 @@ class Handlers:
 def build_watch_page(
     runs: Runs,
     demo: gr.Blocks,
-    trace: Path | None = None,
-    folders: Mapping[str, Path] = NO_FOLDERS,
-    sets: Mapping[str, Sequence[Problem]] = MappingProxyType({}),
+    trace: Path | None,
+    folders: Mapping[str, Path],
+    sets: Mapping[str, Sequence[Problem]],
 ) -> RunForm:
     """Build the page's widgets in the current context and register its events.
 
