@@ -12,6 +12,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -240,15 +241,9 @@ def options_of(options_text: object) -> list[str]:
         ValueError: it is no list of two texts or more.
     """
     options = options_text
-    if isinstance(options_text, str):
-        try:
-            if len(options_text) > _MAX_LITERAL:
-                raise ValueError(f"{len(options_text):,} characters")
+    if isinstance(options_text, str) and len(options_text) <= _MAX_LITERAL:
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             options = ast.literal_eval(options_text)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-            raise ValueError(
-                f'"choices" is {short_repr(options_text)}; a list of texts is needed'
-            ) from error
     texts = isinstance(options, list) and all(isinstance(each, str) for each in options)
     if not texts or not 2 <= len(options) <= len(_LETTERS):  # type: ignore[arg-type]
         raise ValueError(f'"choices" is {short_repr(options_text)}; a list of texts is needed')
