@@ -82,8 +82,8 @@ def test_the_interval_of_a_difference_has_its_coverage() -> None:
 
 def test_methods_are_compared_at_equal_prices_and_over_the_same_problems_only() -> None:
     one, cheap = point("qalign", [1.0, 0.0]), point("wmv", [1.0, 0.0], spent=0.9)
-    assert list(paired([one, cheap], "qalign", "wmv")) == []
-    assert len(list(paired([one, replace(cheap, spent=0.99)], "qalign", "wmv"))) == 1
+    assert paired([one, cheap], "qalign", "wmv") == []
+    assert len(paired([one, replace(cheap, spent=0.99)], "qalign", "wmv")) == 1
     with pytest.raises(InvalidSetting, match="the same problems, got 2 and 3"):
         difference(one, point("wmv", [1.0, 0.0, 0.0]))
 

@@ -317,9 +317,9 @@ def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does
     assert verdicts
     assert not [name for name, first in verdicts.items() if "no rule that chooses" in first]
     summary = summarise(FOLDER / "inventory.zip")
-    above = brief(list(paired(summary.points, "qalign", "any"))[-1])
+    above = brief(paired(summary.points, "qalign", "any")[-1])
     text = re.sub("<[^>]+>", "", show(FOLDER / "inventory.zip")[0])
-    assert interval_text(list(paired(summary.points, "qalign", "any"))[-1]) in text
+    assert interval_text(paired(summary.points, "qalign", "any")[-1]) in text
     sentences = findings_html(summary.points, summary.results.header.run)
     assert above in sentences.replace(" percentage points (95% CI ", " (")
 
@@ -333,9 +333,9 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     votes = clause_for("The weighted vote", advised)
     rare = clause_for("QAlign", advised)
     for name, each in usual.items():
-        difference = brief(list(paired(each.points, "qalign", "wmv"))[-1])
+        difference = brief(paired(each.points, "qalign", "wmv")[-1])
         assert (difference in votes.because) == (name != "inventory")
-    above = brief(list(paired(usual["inventory"].points, "qalign", "any"))[-1])
+    above = brief(paired(usual["inventory"].points, "qalign", "any")[-1])
     assert f"QAlign is ahead of every choice among the samples, {above}" in rare.because
     for each in poor.values():
         d = between(each, "bon", "mv", each.level)
@@ -376,7 +376,7 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
     ahead = [title for title in groups if "the chain is ahead" in title]
     assert ahead == list(groups)[1:2]
     name = next(iter(groups[ahead[0]].values()))
-    d = list(paired(summarise(by_name[name]).points, "qalign", "any"))[-1]
+    d = paired(summarise(by_name[name]).points, "qalign", "any")[-1]
     assert d.verdict == "ahead"
 
 
@@ -568,7 +568,7 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     comparison = recorded_comparison()
     kind = kind_of(comparison.header.run.prompt)
     summary = summarise(FOLDER / f"{kind}.zip")
-    last = list(paired(summary.points, "qalign", "wmv"))[-1]
+    last = paired(summary.points, "qalign", "wmv")[-1]
     sentence = ranking(comparison)
     target = f"drawn at β = {number(summary.results.header.run.beta)}"
     assert (

@@ -28,8 +28,7 @@ def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -
         if rule.maximizes and (highest := of(points, rule.id)):
             sentences.append(_highest(highest, names[rule.id].word, rule.maximizes))
     for method in (id_ for id_ in RULES if id_ != chain_vote.id):
-        differences = list(paired(points, chain_vote.id, method))
-        if differences:
+        if differences := paired(points, chain_vote.id, method):
             last = differences[-1]
             chain = next(p for p in chain_points if p.n == last.n)
             sentences.append(
@@ -42,7 +41,7 @@ def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -
 
 def _out_of_reach(points: Sequence[Point]) -> list[str]:
     """That the chain is above what any rule over as many samples could be, if it is."""
-    differences = list(paired(points, chain_vote.id, "any"))
+    differences = paired(points, chain_vote.id, "any")
     if not differences or differences[-1].verdict != "ahead":
         return []
     last = differences[-1]

@@ -562,7 +562,7 @@ class ResultFacts:
         return list(zip(first, second, strict=True)).count(verdicts)
 
     def _difference(self, methods: str) -> Difference:
-        return list(paired(self._points, *methods.split(",")))[-1]
+        return paired(self._points, *methods.split(","))[-1]
 
     def more(self, methods: str) -> str:
         """What the first of two methods has more, in points, with its paired 95% interval."""

@@ -5,7 +5,7 @@ bands that overlap say little: both hold how much easier one problem is than ano
 same for both methods. The difference problem by problem does not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -42,9 +42,9 @@ def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Poin
     return sorted((pair for pair in matches if is_level(*pair)), key=lambda pair: pair[0].n)
 
 
-def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
+def paired(points: Sequence[Point], a: Curve, b: Curve) -> list[Difference]:
     """The differences of two methods of one set, at each budget at which they cost the same."""
-    return (difference(*pair) for pair in pairs(points, a, b))
+    return [difference(*pair) for pair in pairs(points, a, b)]
 
 
 def level_n(points: Sequence[Point]) -> int | None:

@@ -114,7 +114,7 @@ def difference_of_votes(path: Path) -> Difference | None:
     Raises:
         QAlignError: it cannot be read.
     """
-    return next(reversed([*paired(summarise(path).points, chain_vote.id, weighted_vote.id)]), None)
+    return next(reversed(paired(summarise(path).points, chain_vote.id, weighted_vote.id)), None)
 
 
 def task_of(path: Path) -> str:
