@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from components.common.style import GREY, GRID, band_of, frame, line_of, log_axis, marker_of
 from components.compare.view import naming, writing_task
 from qalign_core.decide.rules import RULES
+from qalign_core.types import Array
 from qalign_study.export.dictionary import Idea, colour
 from qalign_study.measure.comparisons import Comparison, Cut, Outcome, outcomes
 from qalign_study.measure.curves import Point
@@ -26,20 +26,17 @@ MEASURES: dict[Measure, str] = {
 BINS = 36
 
 
-def reward_bins(rewards: Sequence[float]) -> npt.NDArray[np.float64]:
+def reward_bins(rewards: Sequence[float]) -> Array:
     """Edges of the bins that all histograms share, shape [BINS + 1]."""
     low, high = min(rewards), max(rewards)
     pad = 0.03 * (high - low) or 0.5
     return np.linspace(low - pad, high + pad, BINS + 1)
 
 
-def shares(
-    rewards: Sequence[float], weights: Sequence[float], edges: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def shares(rewards: Sequence[float], weights: Sequence[float], edges: Array) -> Array:
     """The share of the weight in each bin, shape [BINS]; they sum to 1."""
     counts, _ = np.histogram(rewards, bins=edges, weights=weights)
-    shares_: npt.NDArray[np.float64] = counts / counts.sum()
-    return shares_
+    return np.asarray(counts / counts.sum())
 
 
 _HistogramRow = tuple[str, str, list[float], Sequence[float], list[Outcome]]
@@ -117,7 +114,7 @@ def _draw_row(
     figure: go.Figure,
     row: _HistogramRow,
     place: int,
-    edges: npt.NDArray[np.float64],
+    edges: Array,
     names: dict[str, Idea],
 ) -> float:
     """Draw a histogram and the chosen responses on it; return the height of the largest bar."""
@@ -152,9 +149,7 @@ def _draw_row(
     return float(share.max())
 
 
-def _overlay(
-    figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.float64], aims: Sequence[int]
-) -> float:
+def _overlay(figure: go.Figure, comparison: Comparison, edges: Array, aims: Sequence[int]) -> float:
     """Draw the fitted mixture, and its tilt over some rows; returns the highest point's height."""
     fitted = fit_mixture([sample.reward for sample in comparison.pool])
     if fitted is None or comparison.header.run.target.is_sharp:  # that is no tilt of this law
