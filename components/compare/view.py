@@ -389,11 +389,7 @@ def _recycled_line(
         return None
     start = "With each rejected proposal counted with probability α (waste recycling)"
     if comparison.extract is None:
-        same = (
-            waste.chosen is not None
-            and decision.chosen is not None
-            and (waste.chosen.response.text == decision.chosen.response.text)
-        )
+        same = waste.text is not None and waste.text == decision.text
         return f"{start}: {'the same text' if same else 'another text'}."
     if waste.answer is None:
         return f"{start}: no answer."
