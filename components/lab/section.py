@@ -44,12 +44,8 @@ class View:
 
 
 def _text(value: object) -> str:
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-
-
-def _plain(array: np.ndarray) -> object:
     # orjson asks for what it cannot write: an array that is a slice of another is not contiguous
-    return np.ascontiguousarray(array)
+    return orjson.dumps(value, np.ascontiguousarray, orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 @dataclass(frozen=True)
