@@ -220,16 +220,17 @@ async def check_draws(
 
 def _is_same_step(one: Step, other: Step) -> bool:
     alike = (one.index, one.accepted) == (other.index, other.accepted)
-    close = all(
-        x == y or abs(x - y) < NEAR * max(1.0, abs(x))
-        for x, y in ((one.log_u, other.log_u), (one.log_alpha, other.log_alpha))
-    )
+    close = _is_near(one.log_u, other.log_u) and _is_near(one.log_alpha, other.log_alpha)
     return alike and close and _is_same(one.proposal, other.proposal)
 
 
 def _is_same(one: ScoredResponse, other: ScoredResponse) -> bool:
     same = (one.response, one.cost) == (other.response, other.cost)
-    return same and abs(one.reward - other.reward) < NEAR * max(1.0, abs(one.reward))
+    return same and _is_near(one.reward, other.reward)
+
+
+def _is_near(one: float, other: float) -> bool:
+    return one == other or abs(one - other) < NEAR * max(1.0, abs(one))
 
 
 def grade_answers(lesson: Lesson, handed_in: HandedIn) -> list[dict[str, Any]]:
