@@ -64,10 +64,8 @@ def lab_charts(at: Place, ask: Ask | None, *, answered: bool) -> list[dict[str, 
     section = dict(then.lab).get("opened", "Beta")
     if section == "A wrong reward":
         return _wrong_reward(then if answered else at, ask, answered=answered)
-    if section == "Convergence":
-        return [_convergence(at, then, ask, answered=answered)]
-    if section == "Break it":
-        return [_broken(at, then, ask, answered=answered)]
+    if draw := {"Convergence": _convergence, "Break it": _broken}.get(section):
+        return [draw(at, then, ask, answered=answered)]
     fact = ask.fact.partition(":")[0] if ask else "patience"
     one_beta = LabFacts(at).beta == LabFacts(then).beta
     if fact not in OVER_BETA or (one_beta and (not answered or at.lab != then.lab)):
