@@ -133,7 +133,7 @@ def class_message(room: Room, now: float) -> dict[str, Any]:
         for m in members
         if m.best is not None and m.reached is not None
     ]
-    outcomes = [(room.outcome_of(text), n) for text, n in room.prediction_counts.items()
+    outcomes = [(room.outcome_of(text), n) for text, n in room.count_predictions().items()
                 if room.stop in room.opened]  # fmt: skip
     return {
         "game": None
@@ -147,7 +147,7 @@ def class_message(room: Room, now: float) -> dict[str, Any]:
         "here": sum(bool(member.screens) for member in members),
         "most": room.caps.members,
         "door": room.door,
-        "predictions": sorted(room.prediction_counts.items()),
+        "predictions": sorted(room.count_predictions().items()),
         "right": sum(n for outcome, n in outcomes if outcome["right"])
         if room.ask and room.stop in room.opened
         else None,

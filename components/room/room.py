@@ -383,14 +383,10 @@ class Room:
 
         return read
 
-    @property
-    def prediction_counts(self) -> Counter[str]:
-        """How often each prediction was made at this stop."""
-        return self.count_predictions(self.stop)
-
-    def count_predictions(self, stop: int) -> Counter[str]:
-        """Count each prediction at a stop."""
-        return Counter(m.predictions[stop] for m in self.members.values() if stop in m.predictions)
+    def count_predictions(self, stop: int | None = None) -> Counter[str]:
+        """Count each prediction at a stop, by default at this one."""
+        at = self.stop if stop is None else stop
+        return Counter(m.predictions[at] for m in self.members.values() if at in m.predictions)
 
     @property
     def furthest_step(self) -> int:

@@ -314,7 +314,7 @@ class RoomService:
     def _judge_all(room: Room) -> None:
         """Compute the outcome of every prediction, in a thread: some need an exact world."""
         if room.ask:
-            for prediction in ("", *room.prediction_counts):
+            for prediction in ("", *room.count_predictions()):
                 room.outcome_of(prediction)
 
     def _find_member(self, code: object, token: str) -> tuple[Room, Member]:
