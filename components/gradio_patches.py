@@ -268,7 +268,7 @@ def log_tracebacks() -> None:
 
     for module in (queueing, routes, route_utils):
         if getattr(module, "traceback", None) is traceback:
-            module.traceback = _LoggedTraceback
+            module.traceback = SimpleNamespace(print_exc=_log_defect)
 
 
 def shorten_errors() -> None:
@@ -297,15 +297,12 @@ def shorten_errors() -> None:
             module.error_payload = short_payload
 
 
-class _LoggedTraceback:
-    """What Gradio's modules use of Python's module `traceback`."""
+def _log_defect() -> None:
+    """Log the error of an event; in the place of `traceback.print_exc` in Gradio's modules."""
+    import gradio as gr
 
-    @staticmethod
-    def print_exc() -> None:
-        import gradio as gr
-
-        if not isinstance(sys.exception(), gr.Error):
-            log.exception("an event failed")
+    if not isinstance(sys.exception(), gr.Error):
+        log.exception("an event failed")
 
 
 class _EventsBySession(dict[str, set[str]]):
