@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qalign_core.errors import InvalidSetting, on_disk
 from qalign_study.lessons.files import load_lessons, name_of
-from qalign_study.lessons.material import add_runs, lesson_files
+from qalign_study.lessons.material import add_runs, files_of
 from qalign_study.lessons.messages import check_lesson
 
 NEW = """\
@@ -90,7 +90,7 @@ def _check(path: Path) -> int:
     others: list[Path] = []
     if path.parent.is_dir():
         add_runs(path.parent)
-        others = lesson_files(path.parent)
+        others = files_of("lesson", path.parent)
     known = [*load_lessons(), *map(name_of, others)]
     lesson, sentences = check_lesson(path, known, reveals=True)
     for sentence in sentences:

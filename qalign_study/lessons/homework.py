@@ -26,7 +26,7 @@ from qalign_study.export.player import FOLLOW, NO_SCRIPT, PLAIN, head, player_pa
 from qalign_study.export.scripts import WEB, as_data
 from qalign_study.lessons.facts import LEARNERS, Tied, run_of
 from qalign_study.lessons.files import SLOT, InvalidLesson, Lesson, Stop, end_of, read_lesson
-from qalign_study.lessons.material import add_runs, lesson_files
+from qalign_study.lessons.material import add_runs, files_of
 from qalign_study.lessons.messages import find_outcome, lesson_message, number_of
 
 MAX_NAME = 40
@@ -282,7 +282,7 @@ async def grade_folder(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         InvalidLesson: the folder has no lesson, or several, or one that cannot be homework.
         QAlignError: the models cannot be loaded, or fail.
     """
-    lessons = lesson_files(folder)
+    lessons = files_of("lesson", folder)
     if len(lessons) != 1:
         raise InvalidLesson(
             f"{folder} has {len(lessons) or 'no'} lesson files (NUMBER-NAME.toml); put the one of "

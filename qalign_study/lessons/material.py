@@ -49,15 +49,10 @@ def load_material(folders: Iterable[Path]) -> Material:
     folders = dict.fromkeys(Path(os.path.abspath(folder)) for folder in folders)
     if missing := [folder for folder in folders if not folder.is_dir()]:
         raise InvalidSetting(f"{missing[0]} is not a folder; give one with lessons or problem sets")
-    files = [path for folder in folders for path in sorted(folder.iterdir())]
-    kinds: dict[str, list[Path]] = {"registry": [], "run": [], "lesson": [], "set": []}
-    for path in files:
-        if kind := _kind_of(path):
-            kinds[kind].append(path)
     faults: list[str] = []
 
     def read_all(kind: str, read: Callable[[Path], None]) -> None:
-        for path in kinds[kind]:
+        for path in files_of(kind, *folders):
             try:
                 read(path)
             except QAlignError as error:
@@ -65,7 +60,7 @@ def load_material(folders: Iterable[Path]) -> Material:
                 faults.append(sentence if path.name in sentence else f"{path.name}: {sentence}")
 
     lessons, sets = dict(load_lessons()), dict[str, tuple[Problem, ...]]()
-    known = [*lessons, *map(name_of, kinds["lesson"])]
+    known = [*lessons, *map(name_of, files_of("lesson", *folders))]
 
     def read_lesson(path: Path) -> None:
         lesson, sentences = check_lesson(path, known)
@@ -94,14 +89,15 @@ def add_runs(folder: Path) -> None:
     Raises:
         InvalidTrace: one cannot be read, or its name is taken.
     """
-    for path in sorted(folder.iterdir()):
-        if _kind_of(path) == "run" and RUNS.get(path.stem) != path:
+    for path in files_of("run", folder):
+        if RUNS.get(path.stem) != path:
             add_run(path)
 
 
-def lesson_files(folder: Path) -> list[Path]:
-    """Return the lessons of a folder, in order, without its other TOML files."""
-    return [path for path in sorted(folder.iterdir()) if _kind_of(path) == "lesson"]
+def files_of(kind: str, *folders: Path) -> list[Path]:
+    """Return the files of some folders that are of a kind, "registry", "run", "lesson" or "set"."""
+    files = (path for folder in folders for path in sorted(folder.iterdir()))
+    return [path for path in files if _kind_of(path) == kind]
 
 
 def add_run(path: Path) -> None:
@@ -118,7 +114,7 @@ def add_run(path: Path) -> None:
 
 
 def _kind_of(path: Path) -> str:
-    """Return the kind of a file, a key of `kinds` above; "" if it is none of them."""
+    """Return the kind of a file, as `files_of` takes it; "" if it is none of them."""
     if path.name.startswith(".") or not path.is_file():
         return ""
     if path.suffix == ".jsonl":
