@@ -12,7 +12,7 @@ from components.common.new_problem import new_problem
 from components.room.limits import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record.store import load_trace
-from qalign_core.run import NO_EXTRACTOR, is_file_name
+from qalign_core.run import NO_EXTRACTOR, Run, is_file_name
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.sets.problem_sets import Problem
@@ -32,14 +32,11 @@ POLICY = (
 @cache
 def _usual_problems() -> tuple[dict[str, Any], ...]:
     runs = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header.run for name in RECORDED]
-    keys = ("prompt", "reference", "extractor", "beta")
-    offered = [{key: getattr(run, key) for key in keys} for run in runs]
     rng = random.Random(0)
-    for kind in NEW:
-        prompt, reference = new_problem(kind, rng)
-        offered.append({"prompt": prompt, "reference": reference, "extractor": "number",
-                        "beta": 1.0})  # fmt: skip
-    return tuple(offered)
+    new = (new_problem(kind, rng) for kind in NEW)
+    runs += [Run(prompt=prompt, reference=reference) for prompt, reference in new]
+    keys = ("prompt", "reference", "extractor", "beta")
+    return tuple({key: getattr(run, key) for key in keys} for run in runs)
 
 
 def problems(own: Iterable[Problem]) -> list[dict[str, Any]]:
