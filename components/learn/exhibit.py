@@ -8,7 +8,6 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from components.learn.charts import lab_charts, result_charts, reward_chart, weight_chart
@@ -198,10 +197,7 @@ def _tokens(content: dict[str, Any], header: TraceHeader, text: Response) -> Non
 
 
 def _shares(samples: Any, of: ChainFacts) -> list[tuple[str, float, str]]:
-    return _bars(majority_vote(samples, of._read).shares[:MOST])
-
-
-def _bars(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float, str]]:
+    shares = majority_vote(samples, of._read).shares[:MOST]
     return [(name, share, percent(share)) for name, share in shares]
 
 
