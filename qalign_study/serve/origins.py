@@ -110,9 +110,10 @@ class OriginPolicy:
         return self.is_space or port == 0 or address in LOCAL
 
     def _is_own(self, host: str, scope: Scope) -> bool:
-        name = _host_of(host)
-        if not name:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
+        name = match[1].strip("[]")  # without its port
         return (
             host in self.named
             or name in {*LOCAL, *self.named, self.bound}
@@ -128,12 +129,6 @@ class OriginPolicy:
 def _split(environment: Mapping[str, str], name: str) -> list[str]:
     texts = (text.strip().lower() for text in environment.get(name, "").split(","))
     return [text for text in texts if text]
-
-
-def _host_of(text: str) -> str:
-    """A host without its port; "" if it is none."""
-    match = _HOST.fullmatch(text)
-    return match[1].strip("[]") if match else ""
 
 
 def _address(text: str) -> object:
