@@ -357,21 +357,21 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
     by_name = {p.stem: p for p in results_files() + results_files(others=True)}
     groups = groups_of(by_name)
     assert len(groups) == 7
-    forms = groups["A pretrained model: forms of ten separate fields"]
+    forms = groups["Pretrained models: forms of ten separate fields"]
     assert next(iter(forms.items())) == (f"{AS_IN_THE_PAPER}; model in float32", "forms")
     for path in by_name.values():
         pretrained, in_int8 = path.parent.name == "pretrained", "int8" in title_of(path)
         assert in_int8 == read(path).header.lm_revision.endswith(" int8"), path.stem
         assert pretrained == ("; model in " in title_of(path)), path.stem
     assert "β = 0.4" in groups["Right samples are very rare, and the chain is ahead: inventories"]
-    assert [*forms.values()] == ["forms", "forms@9001", "forms@9001-block"]
+    assert [*forms.values()] == ["forms", "forms-gemma", "forms@9001", "forms@9001-block"]
     assert len(read(by_name["forms"]).records) == 300  # of which README and the docs report
     sets = _Sets(by_name)
     for old, today in OLD_NAMES.items():
         assert sets.path(old) == by_name[today]
     assert sets.path("../x") == by_name[sets.first]
-    ifeval = groups["A pretrained model: IFEval, with its checkers or a weak reward model"]
-    assert [*ifeval.values()] == ["ifeval", "ifeval-trained"]
+    ifeval = groups["Pretrained models: IFEval, with its checkers or a weak reward model"]
+    assert [*ifeval.values()] == ["ifeval", "ifeval-gemma", "ifeval-trained"]
     assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
     ahead = [title for title in groups if "the chain is ahead" in title]
     assert ahead == list(groups)[1:2]

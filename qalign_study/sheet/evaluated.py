@@ -36,8 +36,8 @@ GROUPS = {
     "long": "Right samples are rare: long problems",
     "shifted": "Unfamiliar wording, more events",
     "writing": "No answers to count: short texts with constraints",
-    "forms": "A pretrained model: forms of ten separate fields",
-    "ifeval": "A pretrained model: IFEval, with its checkers or a weak reward model",
+    "forms": "Pretrained models: forms of ten separate fields",
+    "ifeval": "Pretrained models: IFEval, with its checkers or a weak reward model",
 }
 """The shipped sets by what they show, in the order of the Results page."""
 AS_IN_THE_PAPER = "The paper’s moves and target"
@@ -52,10 +52,11 @@ OTHER_RUNS = {
     "block": "half of the steps rewrite one block",
     "share": "four fifths of the steps rewrite one block",
     "entropy": "cuts where the model is unsure",
+    "gemma": "Gemma 3 270M, pretrained",
 }
 """The endings of files with another target or move, and their names on the page."""
-IN_INT8 = ("forms@9001", "ifeval")
-"""The sets on which the pretrained model ran in int8; on the others it ran in float32."""
+IN_INT8 = ("forms@9001", "ifeval", "forms-gemma")
+"""The sets and files in which a pretrained model ran in int8; in the others it ran in float32."""
 OLD_NAMES = {"forms-float32": "forms", "forms-block": "forms@9001-block"}
 """Names of results in older links, with today's."""
 
@@ -159,7 +160,7 @@ def _marks(path: Path) -> list[str]:
 
 def _precision(path: Path) -> list[str]:
     """Return the precision in which a pretrained model ran."""
-    precision = "int8" if task_of(path) in IN_INT8 else "float32"
+    precision = "int8" if {task_of(path), path.stem} & {*IN_INT8} else "float32"
     return [f"model in {precision}"] * (path.parent.name == "pretrained")
 
 
