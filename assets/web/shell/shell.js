@@ -477,7 +477,8 @@ export const QAlignShell = {
    * @returns {Record<string, (player: Player) => unknown>}
    */
   actions: (server) => ({
-    "Presenter’s view": QAlignPresenter.enter,
+    // a phone is no projector, and has no key to leave by
+    ...(window.innerWidth > 640 ? { "Presenter’s view": QAlignPresenter.enter } : {}),
     "Save…": (api) => save(api, server),
     "Open a trace": (api) => openTrace(api, () => linkFile(api, server)),
   }),
