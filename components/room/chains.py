@@ -170,10 +170,8 @@ class RoomTasks:
         async with self.models(room, run) as models:
             for member in [*room.members.values()]:
                 async with aclosing(_chain(models, run, member)) as steps:
-                    async for step in steps:
-                        if member.drawer or member.t >= member.replay_until:
-                            break
-                        room.record_step(member, step)
+                    while room.awaits_replay(member):
+                        room.record_step(member, await anext(steps))
 
     async def _draw_text(self, room: Room, member: Member, t: int) -> None:
         """Draw a member's chain up to step `t`, because a browser is untrusted."""

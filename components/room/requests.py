@@ -100,26 +100,22 @@ def build_class_run(
         for key in ("prompt", "reference", "extractor", "beta", "lm", "rm")
         if request.get(key) is not None
     }
-    n = len(str(settings.get("reference", "")))
-    if n > caps.text:  # before it is read, which takes long for a long formula
-        raise HTTPRefusal(
-            422, f"reference has {n:,} characters; {caps.text:,} at most on this server"
-        )
-    kind = kind_of_answer(settings.get("reference"))
-    if not kind and settings.get("lm", "embedded") != "embedded":
-        kind = NO_EXTRACTOR
+    values = {
+        "steps": caps.steps,
+        "chains": caps.members,
+        "seed": secrets.randbelow(2**31),
+        **(usual or {}),
+        **settings,
+    }
+    limits = Limits(prompt=caps.text, chains=10**4)
     try:
-        run = Run.read(
-            {
-                **({"extractor": kind} if kind else {}),
-                "steps": caps.steps,
-                "chains": caps.members,
-                "seed": secrets.randbelow(2**31),
-                **(usual or {}),
-                **settings,
-            }
-        )
-        run = run.check(Limits(prompt=caps.text, chains=10**4))
+        run = Run.read(values).check(limits)
+        # read after its length was checked: a long formula takes long
+        kind = kind_of_answer(settings.get("reference"))
+        if not kind and run.lm != "embedded":
+            kind = NO_EXTRACTOR
+        if kind and "extractor" not in values:
+            run = Run.read({**values, "extractor": kind}).check(limits)
         if run.reference is None:
             return run
         return run.with_changes(reference=canonical_references(run.reference))

@@ -351,6 +351,11 @@ class Room:
         follows = member.t < self.goal and member.is_here(now, self.caps.away)
         return follows or member.t < member.replay_until
 
+    def awaits_replay(self, member: Member) -> bool:
+        """Return whether a member who is away had more steps in the saved class than it has now."""
+        is_away = member.key in self.members and not member.drawer
+        return is_away and member.t < member.replay_until
+
     def server_may_draw(self, member: Member, now: float) -> bool:
         """Return whether the server may draw one more chain, of at most `caps.server_chains`."""
         others = [m for m in self.members.values() if m.drawer == "server" and m is not member]

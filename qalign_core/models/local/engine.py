@@ -286,8 +286,9 @@ class Engine(Worker):
         for first in range(0, m, n_at_once):
             part = slice(first, first + n_at_once)
             rows = logits[part] / divisor[part]
-            for index in restricted.keys() & set(range(m)[part]):
-                rows[index - first] = restrict(rows[index - first], restricted[index])
+            for index, sampling in restricted.items():
+                if first <= index < first + n_at_once:
+                    rows[index - first] = restrict(rows[index - first], sampling)
             token_ids, log_probs = draw(rows, number[part])
             new += zip(token_ids.tolist(), log_probs.tolist(), strict=True)
         self.n_steps += 1
