@@ -146,6 +146,40 @@ def test_a_net_that_needs_constant_shapes_gets_them(llama, rows):
         assert (net.n_rows(1), net.chunk) == (rows, rows)
 
 
+def test_a_net_that_divides_only_long_sums_by_their_length_gets_constant_shapes(llama):
+
+    class LengthSensitive(net_llama.LlamaNet):
+        def hidden(self, tokens, plan):
+            long = plan.length * (plan.positions > 64)
+            return super().hidden(tokens, plan) * (1 + 2.0**-20 * long[:, None])
+
+    with torch.inference_mode():
+        net = LengthSensitive(llama, 8, 192)
+        assert nets.verify(net, range(20, 32))
+        assert net.fixed
+
+
+@pytest.mark.parametrize(
+    ("architecture", "head_dim", "n_heads"), [("llama", 128, 8), ("gemma3", 256, 4)]
+)
+def test_with_wide_heads_a_long_prompt_has_the_same_bits_however_it_is_read(
+    architecture, head_dim, n_heads
+):
+    """One product over all positions had other bits at length 192 than at 240."""
+    shape = {"head_dim": head_dim, "num_attention_heads": n_heads, "max_position_embeddings": 512}
+    layers = {"layer_types": ["full_attention"] * 2} if architecture == "gemma3" else {}
+    ids, reads = list(range(6, 206)), []
+    with torch.inference_mode():
+        net = nets.build(model_of(architecture, **shape, **layers), 8, 510)
+        for size in (8, 40, 64):
+            n = min(size, net.chunk)
+            for start in range(0, len(ids), n):
+                net.read_in(0, ids[start : start + n], start)
+            reads.append(net.copy_out(0, 0, len(ids)).clone())
+    assert net.exact
+    assert all(torch.equal(reads[0], read) for read in reads[1:])
+
+
 def n_resident(tensor):
     """Return how many pages of a tensor are in memory."""
     start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE

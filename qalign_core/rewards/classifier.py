@@ -16,7 +16,7 @@ from qalign_core.models.chat import Text
 from qalign_core.models.loading import CACHE_BYTES, Pretrained
 from qalign_core.models.local.int8 import pack
 from qalign_core.models.local.llama_net import LlamaNet, build_llama
-from qalign_core.models.local.net_selection import UNFIT, tolerance
+from qalign_core.models.local.net_selection import UNFIT, random_prefixes, tolerance
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Worker, torch_threads
 from qalign_core.rewards.templated import TemplatedRewardModel
@@ -124,6 +124,10 @@ def _same_in_any_length(net: LlamaNet, tokens: tuple[int, ...]) -> bool:
     whole = net.read_in(0, tokens, 0).clone()
     lengths = range(1, len(tokens))
     same = all(torch.equal(net.read_in(0, tokens[:n], 0), whole[:n]) for n in lengths)
+    for start in random_prefixes(net):
+        one = net.read_in(0, tokens[:1], start).clone()
+        many = net.read_in(0, tokens[: net.window - start], start)
+        same = same and torch.equal(one, many[:1])
     net.clear(0)
     return same
 
