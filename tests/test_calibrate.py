@@ -82,11 +82,23 @@ def test_the_maximum_of_n_is_nearly_the_gumbel_distribution():
 
 
 def test_beta_star_puts_the_tilted_mode_on_best_of_ns():
+    wide_above = Mixture((0.6, 0.4), (-4.0, 3.0), (1.0, 2.5))
     for n in (32, 1024):
-        match = best_of_n_as_alignment(BIMODAL, n)
-        tilted = tilt(BIMODAL, match.beta)
-        assert tilted.means[BIMODAL.dominant] == pytest.approx(match.a)
-        assert match.b < BIMODAL.sds[0]  # it matches the mode, not the variance
+        match = best_of_n_as_alignment(wide_above, n)
+        tilted = tilt(wide_above, match.beta)
+        assert tilted.means[1] == pytest.approx(match.a)
+        assert match.b < 2.5  # it matches the mode, not the variance
+
+
+@pytest.mark.parametrize("n", [32, 64])
+def test_no_beta_is_named_where_the_largest_reward_comes_from_the_narrower_component(n):
+    rng = np.random.default_rng(n)
+    low, high = rng.normal(-4, 2.5, (1000, n)), rng.normal(3, 1, (1000, n))
+    is_high = rng.random((1000, n)) < 0.4
+    best = np.where(is_high, high, low).argmax(1)
+    assert is_high[np.arange(1000), best].mean() > 0.9
+    with pytest.raises(InvalidSetting, match="still comes from the other one"):
+        best_of_n_as_alignment(BIMODAL, n)
 
 
 def test_the_formulas_of_the_paper_by_hand():

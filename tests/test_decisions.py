@@ -224,6 +224,8 @@ def test_near_misses_are_pairs_that_share_a_beginning_and_of_which_one_is_right(
     assert near_misses([chain_of(rewards, answers, accepted, kept=0)]).trials == 0
     both_right = chain_of(rewards, [0, 0, 0, 0], accepted, kept=4)
     assert near_misses([both_right]).trials == 0
+    equal = near_misses([chain_of([0.0] * len(rewards), answers, accepted, kept=4)])
+    assert (equal.trials, equal.value) == (rate.trials, 0), "a tie is no preference"
 
 
 @pytest.mark.recorded

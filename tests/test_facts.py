@@ -142,7 +142,7 @@ def test_rank_histograms_are_flat_for_equal_chains_and_not_for_shifted_ones():
 
 def test_beta_facts_are_the_cores_spread_and_matching_best_of_n():
     rng = random.Random(1)
-    rewards = [rng.gauss(-2, 1) for _ in range(60)] + [rng.gauss(3, 0.5) for _ in range(40)]
+    rewards = [rng.gauss(-2, 1) for _ in range(60)] + [rng.gauss(3, 1.5) for _ in range(40)]
     facts = beta_facts(rewards)
     mixture = fit_mixture(rewards)
     n, beta = facts["matching"][-1]["n"], facts["matching"][-1]["beta"]

@@ -14,7 +14,7 @@ from components.lab.balance import format_flow
 from components.lab.style import cell_text
 from qalign_study.lessons.files import load_lessons
 from qalign_study.lessons.messages import fill_facts
-from qalign_study.sheet.words import fixed, number, signed
+from qalign_study.sheet.words import fixed, number, percent, signed
 
 TABLE = ROOT / "tests" / "number_cases.tsv"
 FORMS: dict[str, Callable[..., str]] = {
@@ -56,6 +56,15 @@ def test_no_number_is_written_in_another_form():
 def test_small_and_large_numbers_are_powers_of_ten_or_whole(value, text):
     assert number(value) == cell_text(value) == text
     assert format_flow(value) in (text, number(value, padded=True))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0%"), (1e-4, "<0.1%"), (0.05, "5.0%"), (0.1, "10%"), (0.994, "99%"), (299 / 300, "99.7%"),
+     (0.9995, ">99.9%"), (1, "100%")],
+)  # fmt: skip
+def test_a_share_is_0_or_100_percent_only_if_it_is(share, text):
+    assert percent(share) == text
 
 
 def test_the_lab_writes_whole_numbers_in_full_and_a_dash_for_no_number():

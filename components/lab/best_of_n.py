@@ -249,8 +249,8 @@ SECTION = Section(
     "best-of-n",
     "What does best-of-n have to do with β?",
     "Taking the [best of n](bon) samples resembles sampling a [target](target) whose [β](beta) "
-    "falls as n grows: at β*(n) both peak at the same reward. The spread of best-of-n shrinks as n "
-    "grows; the spread of the target does not.",
+    "falls as n grows: at β*(n) its upper component peaks where best-of-n does. The spread "
+    "of best-of-n shrinks as n grows; the spread of the target does not.",
     controls,
     draw,
     {"densities": "Where do the rewards lie?", "betas": "Which β does best-of-n resemble?"},

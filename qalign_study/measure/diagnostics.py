@@ -84,8 +84,8 @@ def near_misses(records: Iterable[Record]) -> Rate:
         right = record.is_right(record.chain_answer)
         kept = record.chain_length - generated(record.chain_cost)
         pair = (right[first:] != right[state]) & (kept[first:] > 0)
-        rises = reward[first:] > reward[state]
-        preferred += int((pair & (rises == right[first:])).sum())
+        rise = np.where(right[first:], 1, -1) * (reward[first:] - reward[state])
+        preferred += int((pair & (rise > 0)).sum())
         met += int(pair.sum())
     return Rate(preferred, met)
 

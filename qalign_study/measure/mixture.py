@@ -20,6 +20,9 @@ from qalign_core.validation import check_count
 MOST = 1e100
 """The largest mean, standard deviation or reward: what is larger has no square."""
 
+LEAST_BELOW_MODE = 0.1
+"""Probability that a maximum is below `a_n`, less than which the formula does not describe it."""
+
 MIN_REWARDS = 16
 """Base rewards below which no mixture is fitted."""
 
@@ -172,7 +175,8 @@ def best_of_n_as_alignment(mixture: Mixture, n: int) -> BestOfN:
     It matches modes, not variances: best-of-n's variance shrinks with n, the target's does not.
 
     Raises:
-        InvalidSetting: n is so small that `c_n <= 0`, where the formula means nothing.
+        InvalidSetting: n is so small that the formula means nothing: `c_n <= 0`, or the largest
+            of n rewards is almost surely above `a_n`, from a component with a larger mean.
     """
     check_count("n", n, 1)
     d = mixture.dominant
@@ -187,7 +191,14 @@ def best_of_n_as_alignment(mixture: Mixture, n: int) -> BestOfN:
             "the component that owns the upper tail; use a larger n"
         )
     sd = mixture.sds[d]
-    return BestOfN(n, mixture.means[d] + sd * c, sd / root, c, sd / c)
+    a = mixture.means[d] + sd * c
+    # a Gumbel variable is below its mode with probability 1/e
+    if mixture.cdf(np.array(a)) ** n < LEAST_BELOW_MODE:
+        raise InvalidSetting(
+            f"best-of-{n} has no matching beta: the formula follows the component of the larger "
+            "spread, and the largest reward still comes from the other one; use a larger n"
+        )
+    return BestOfN(n, a, sd / root, c, sd / c)
 
 
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

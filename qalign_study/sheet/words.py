@@ -118,10 +118,10 @@ def si(value: float, unit: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage, with a decimal only where it is small."""
-    if 0 < share < 0.001:
-        return "<0.1%"
-    return f"{100 * share:.1f}%" if 0 < share < 0.1 else f"{100 * share:.0f}%"
+    """A share as a percentage, with a decimal only near 0, and where it is nearly 100%."""
+    if 0 < share < 0.001 or 0.999 < share < 1:
+        return "<0.1%" if share < 0.5 else ">99.9%"
+    return f"{100 * share:.1f}%" if 0 < share < 0.1 or 0.995 <= share < 1 else f"{100 * share:.0f}%"
 
 
 def percents(shares: Sequence[float]) -> list[str]:
