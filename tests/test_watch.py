@@ -350,8 +350,16 @@ async def test_a_live_run_outlives_its_page_that_is_loaded_again(visit, toy_app)
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 2")
     text = await page.evaluate(f"{API}.text")
-    for _ in range(2):
-        await page.reload()
+
+    async def go_back() -> None:
+        await page.goto(f"{toy_app}?step=2")
+        await page.wait_for_selector(".qp-origin >> text=Recorded run", state="attached")
+        await page.reload()  # this page has not shown the run
+        await page.wait_for_selector(".qp-origin >> text=Recorded run", state="attached")
+        await page.go_back()
+
+    for load_again in (page.reload, page.reload, go_back):
+        await load_again()
         await page.wait_for_selector(".qp", state="attached")
         await page.wait_for_function(f"{API}.position.source === 'file' && {API}.position.t > 2")
         assert (await page.evaluate(f"{API}.text")).startswith(text)
@@ -419,7 +427,7 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     box = page.locator(".q-beta [type=number]")
     for nonsense in ("-1", "5000", ""):
         await box.fill(nonsense)
-        await box.press("Enter")
+        await box.press("Tab")  # the sentence stays when the field is left
         await page.wait_for_selector(
             ".q-beta >> text=β must be a number from 0.001 to 1,000; it stays 3."
         )
@@ -428,11 +436,13 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
     await page.evaluate(SET, {"seed": 3})
     await box.fill("50")
     await box.press("Enter")
+    assert "a small β follows the reward" in await page.inner_text(".q-beta")
     await page.click("#watch-settings")
     await page.click("#watch-tune")
+    await page.wait_for_selector("#watch-drawer", state="hidden")  # it covers β and Stop
     beta = "Number(document.querySelector('.q-beta [type=number]').value)"
     await page.wait_for_function(f"{beta} !== 50")  # the first round's estimate
-    await page.evaluate("document.querySelector('#watch-stop').click()")
+    await page.click("#watch-stop")
     await page.wait_for_selector("#watch .q-status[data-state=stopped]")
     assert "β is the estimate of the last round" in await page.inner_text("#watch .q-status")
     assert await page.evaluate(beta) != 50
@@ -444,6 +454,7 @@ async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_
         new MutationObserver(() => said.push(line.innerText)).observe(line,
           { subtree: true, childList: true, characterData: true }); }"""
     )
+    await page.click("#watch-settings")
     await page.click("#watch-tune")
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'finished'")
     progress = re.compile(r"Finding β: round \d of at most 6, \d+ of 64 proposals\.")

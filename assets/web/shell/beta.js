@@ -12,6 +12,7 @@ const LEAST = 0.001;
 const MOST = 1000;
 const MOST_REWARDS = 2000; // rewards at most
 const NEAR = 0.25; // as greedy: so close are the logarithms
+const HINT = "a small β follows the reward, a large one stays close to the model";
 
 /** @param {number} x */
 const few = (x) => plain(x, 3);
@@ -58,10 +59,10 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
   const aria = "Beta, as a number";
   const box = h("input", { type: "number", min: LEAST, max: MOST, step: "any", aria });
   const meaningLines = [h("p"), h("p"), h("p")];
+  const hint = h("span", { role: "status" });
   const host = /** @type {HTMLElement} */ (element.querySelector(".q-beta"));
   host.replaceChildren(
-    h("label", { for: id }, h("b", "β"),
-      h("span", "a small β follows the reward, a large one stays close to the model")),
+    h("label", { for: id }, h("b", "β"), hint),
     h("div.beta-row", slider, box),
     h("div.beta-means", ...meaningLines));
   /** @type {Facts | null} */
@@ -72,8 +73,9 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
     slider.value = String(Math.log10(beta));
     slider.setAttribute("aria-valuetext", `beta ${few(beta)}`);
     if (document.activeElement !== box) box.value = String(Number(beta.toPrecision(3)));
-    const [odds, ...others] = meaning(beta, facts);
-    [fault || odds, ...others].forEach((sentence, k) => put(meaningLines[k], sentence));
+    meaning(beta, facts).forEach((sentence, k) => put(meaningLines[k], sentence));
+    put(hint, fault || HINT);
+    host.classList.toggle("q-fault", Boolean(fault));
   }
   function change(/** @type {number} */ beta) {
     const isBeta = beta >= LEAST && beta <= MOST;
@@ -92,7 +94,10 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
   });
   slider.addEventListener("change", () => change(Number(slid().toPrecision(3))));
   box.addEventListener("change", () => change(Number(box.value)));
-  watch("value", refresh);
+  watch("value", () => {
+    fault = "";
+    refresh();
+  });
   host.addEventListener("focusin", async () => {
     const known = rewards().slice(0, MOST_REWARDS);
     facts = known.length ? await beta_facts(known) : null;

@@ -465,10 +465,11 @@ export const QAlignShell = {
   /** A new problem takes the place of a run: how that run ended is not shown any more. */
   next: (/** @type {unknown[]} */ values) =>
     QAlignShell.stop("watch", values, [...ACTIVE, ...ENDED]),
-  /** A search for a beta begins: what it says is shown, though a run was stopped before. */
+  /** A search for a beta begins: nothing covers its status, its slider and Stop. */
   tune(/** @type {unknown[]} */ values) {
     ended.delete("watch");
     enableStop("watch", true);
+    showDrawer(false);
     return values;
   },
   /**
