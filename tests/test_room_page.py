@@ -126,6 +126,9 @@ async def test_a_code_that_is_none_gets_a_sentence(room, browser):
     page = await opened(browser, errors, f"{room.link.split('#')[0]}#ABCDEFGH")
     await page.wait_for_selector("text=There is no room with this code")
     assert len(errors) == 1  # the browser's own line about a status of 404
+    await page.fill("#room-code", "bcde fghj")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/room#BCDEFGHJ")
     await page.context.close()
 
 
@@ -315,11 +318,12 @@ async def test_a_class_with_another_model_is_drawn_on_the_server_at_a_pace_that_
     phone = await opened(browser, errors, lead.url, viewport={"width": 390, "height": 844})
     where = "Drawn on the server: a browser has the embedded models only."
     await phone.wait_for_selector(f".room-where:text-is('{where}')")
-    for name in ("Ada Lovelave", "Ada Lovelace"):  # the second corrects the first
+    for name in ("Wolfeschlegelstein" * 3, "Ada Lovelace"):  # the second corrects the first
         await phone.fill("#room-name", name)
         await phone.click("text=Save")
         await phone.wait_for_selector(f"text=Your name: {name}")
         await phone.wait_for_selector("#room-name", state="hidden")
+        assert await phone.evaluate("document.documentElement.scrollWidth <= 390")
         await phone.click("text=Change it")
         assert await phone.input_value("#room-name") == name
     assert await find_violations(phone) == []
@@ -432,6 +436,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     assert await page.locator("svg.room-predictions .room-column").count() == 2
     assert HOSTILE in await page.inner_text(".room-page")
     assert await page.is_visible("h2:text-matches('^The model alone, [0-9]+ samples$')")
+    assert "target" in await page.inner_text(".room-key")
     assert await page.locator("img").count() == 0
     assert await find_violations(page) == []
     await page.goto(room.link.split("#")[0])

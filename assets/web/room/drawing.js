@@ -312,6 +312,10 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
     { x: x1 + size * 0.15, y: y1 + size * 0.37 }, number)), ...sides);
 }
 
+/** The key to the histogram of `drawClass`. */
+export const drawKey = () => h("p.key", h("i.k-pooled"), "the class", h("i.k-alone"),
+  word("base", "model alone"), h("i.k-target"), word("target", "target"));
+
 /**
  * How many steps a chain has kept its reward.
  * @param {number[]} rewards

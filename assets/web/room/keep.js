@@ -1,12 +1,12 @@
 /* A class as a file: a table, or a page with its figures that opens the class again. */
 import { saveFile } from "../files.js";
 import { many } from "../player/words.js";
-import { drawClass, drawPredictions, drawVotes, h } from "./drawing.js";
+import { drawClass, drawKey, drawPredictions, drawVotes, h } from "./drawing.js";
 
 /**
  * A class as the server saves it (components/room/snapshot.py).
  * @typedef {object} SavedClass
- * @property {object} session
+ * @property {{ members: { number: number, name: string }[] }} session
  * @property {string} table
  * @property {{ title: string, ask: import("../learn/ask.js").Question,
  *   predictions: [string, number][], value: string | null, explanation: string }[]} stops
@@ -39,8 +39,10 @@ export function saveClass(kind, { session, table, stops }, room, { figures, chai
   const main = h("main.page", h("h1", `Class ${room.code}, ${
     new Date().toISOString().slice(0, 10)}`), h("p", room.prompt),
   h("p", `${many(chains.size, "chain")}, β = ${room.beta}. ${trust?.sentence ?? ""}`),
+  h("div.row", h("h2", "The reward of each chain"), drawKey()),
   drawClass({ chains, base, weights, worth, steps: room.steps, single }, WIDTH, HEIGHT),
-  ...bars, ...cards);
+  room.named ? h("p.names", `Chains by name: ${session.members.map(({ number, name }) =>
+    `${number} ${name || "(no name)"}`).join(", ")}`) : null, ...bars, ...cards);
   const data = encodeURIComponent(JSON.stringify(session));
   // A style is not XML, so it is written without serializing.
   saveFile(`${name}.html`, "text/html", `<!doctype html><html lang="en" data-session="${data}">`,

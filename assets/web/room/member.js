@@ -4,7 +4,7 @@ import { fields } from "../learn/ask.js";
 import { fixed, many, pair, visible } from "../player/words.js";
 import { button, drawVotes, h, s } from "./drawing.js";
 import { drawExhibit } from "../exhibit/exhibit.js";
-import { BROKE, Refusal, ask, follow, formatCode, keep, reasonOf } from "./net.js";
+import { BROKE, Refusal, ask, follow, formatCode, keep, plainCode, reasonOf } from "./net.js";
 import { OwnChain } from "./own.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
@@ -143,12 +143,28 @@ export async function memberView(host, seat) {
  */
 export function farewell(host, why) {
   const text = `${why[0].toUpperCase()}${why.slice(1)}`;
-  const again = h("a.go", { href: window.location.pathname }, "Another room");
-  const reload = () => window.location.reload();
-  const back = h("button", { type: "button", onclick: reload }, "Try again");
   host.replaceChildren(h("div.phone", h("h1", "A room"),
     h("p.farewell", { role: "alert" }, text.endsWith(".") ? text : `${text}.`),
-    h("p.row", again, back)));
+    h("p.row", button("", { onclick: () => window.location.reload() }, "Try again"),
+      h("a", { href: window.location.pathname }, "Open a room")), codeForm("Join another class")));
+}
+
+/**
+ * A form that joins the room of the code that a visitor types.
+ * @param {string} heading
+ */
+export function codeForm(heading) {
+  const wrong = h("p.status", { role: "alert" });
+  const typed = h("input", { id: "room-code", autocomplete: "off", autocapitalize: "characters",
+    spellcheck: "false", maxlength: 20, placeholder: "ABCD EFGH" });
+  return h("form.card", {
+    onsubmit: () => {
+      const code = plainCode(typed.value);
+      if (code) window.location.hash = code;
+      else put(wrong, "Type the code that the instructor's screen shows.");
+    },
+  }, h("h2", heading), h("label", { for: typed.id }, "Code"),
+  h("div.row", typed, h("button.send", { type: "submit" }, "Join")), wrong);
 }
 
 /**

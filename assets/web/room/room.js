@@ -5,7 +5,7 @@ import { chooseFile } from "../files.js";
 import { button, h } from "./drawing.js";
 import { sessionIn } from "./keep.js";
 import { leadView } from "./lead.js";
-import { farewell, memberView } from "./member.js";
+import { codeForm, farewell, memberView } from "./member.js";
 import { Refusal, ask, keep, plainCode, reasonOf, seatIn } from "./net.js";
 import { settings } from "./settings.js";
 
@@ -44,17 +44,6 @@ async function enter(host, offered, code) {
  * @param {import("./settings.js").Offered} offered
  */
 function start(host, offered) {
-  const wrong = h("p.status", { role: "alert" });
-  const typed = h("input", { id: "room-code", autocomplete: "off", autocapitalize: "characters",
-    spellcheck: "false", maxlength: 20, placeholder: "ABCD EFGH" });
-  const join = h("form.card", {
-    onsubmit: () => {
-      const code = plainCode(typed.value);
-      if (code) window.location.hash = code;
-      else put(wrong, "Type the code that the instructor's screen shows.");
-    },
-  }, h("h2", "Join a class"), h("label", { for: typed.id }, "Code"),
-  h("div.row", typed, h("button.send", { type: "submit" }, "Join")), wrong);
   const lessons = h("select", { id: "room-lesson" },
     h("option", { value: "" }, "none: the chains alone"),
     ...offered.lessons.map(({ name, title, minutes, stops }) =>
@@ -83,7 +72,7 @@ function start(host, offered) {
     h("p", `Up to ${offered.members.toLocaleString("en")} people join by link, with no `
       + "account. They predict, each has a chain of their own, and all chains together are the "
       + "sampler."),
-    join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
+    codeForm("Join a class"), h("div.card", h("h2", "Teach a class"), open.node, again, failed,
       h("p.quiet", "A room exists only in this server's memory. It ends when it is closed, when "
         + "nobody is in it anymore, or when the server restarts. Save the class before then."))));
 }

@@ -1,7 +1,7 @@
 /* The scene of all chains: the class as one sampler, beside the model alone and the target. */
 import { put, show } from "../dom.js";
 import { fixed, many, plain } from "../player/words.js";
-import { button, drawClass, drawVotes, h, stillOf, word } from "./drawing.js";
+import { button, drawClass, drawKey, drawVotes, h, stillOf } from "./drawing.js";
 import { letters } from "./fit.js";
 import { loadingText } from "./member.js";
 
@@ -17,8 +17,6 @@ const STUCK = 10; // steps without a change from which a chain is named
 export function classScene(lead) {
   const picture = h("div.picture");
   const wait = h("p.quiet");
-  const key = h("p.key", h("i.k-pooled"), "the class", h("i.k-alone"), word("base", "model alone"),
-    h("i.k-target"), word("target", "target"));
   const numbers = h("dl.numbers");
   const verdict = h("p.verdict");
   const problem = h("p.problem");
@@ -33,7 +31,7 @@ export function classScene(lead) {
   const less = button("ctl.small", { aria: "Previous chain" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
-    h("div.main", h("div.row", h("h2", "All chains"), key), problem, picture, wait,
+    h("div.main", h("div.row", h("h2", "All chains"), drawKey()), problem, picture, wait,
       text, numbers, verdict),
     h("div.votes", h("h3", "The class, pooled"), pooled,
       h("div.row", who, h("span.pair", less, more)), single, leading, stuck,
