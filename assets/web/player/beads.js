@@ -2,7 +2,7 @@
 import { differs, swap } from "../dom.js";
 import { answerStyle, button, h, nameNodes } from "./drawing.js";
 import { visitsAt } from "./numbers.js";
-import { answerText, fixed, hasAnswers } from "./words.js";
+import { answerText, fixed, hasAnswers, many } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 
@@ -49,7 +49,7 @@ export function beadList(seek) {
         const { answer, reward } = chain.steps[at];
         const caption = hasAnswers(trace) ? answerText(trace, answer) : fixed(reward);
         return { at, caption, count: `×${visits}`, style: answerStyle(trace, answer),
-          title: `from step ${at}, reward ${fixed(reward)}` };
+          title: `${many(visits, "vote")} since step ${at}; reward ${fixed(reward)}` };
       });
       const texts = stays.map(({ caption, count }) => caption + count);
       const whole = stays.slice(-countWhole(texts, sizes.trace + 30));

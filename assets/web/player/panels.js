@@ -60,7 +60,8 @@ export function tracePanel(seek) {
     ["base", "▬", term("base")],
     ["other", "─", "other chains"],
   ]);
-  const panel = overSteps(h("figure.panel"), "Reward, step by step", 96, seek, ...keys);
+  const title = "Reward, step by step (higher is better)";
+  const panel = overSteps(h("figure.panel"), title, 96, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
   const pending = s("path.pending"); // between its score and its verdict
@@ -303,8 +304,8 @@ export function summary(ask, redraw) {
       }
       const tokens = tokensOf(view);
       const n = affordable(trace.spent, tokens);
-      const others = n ? `They buy the others ${many(n, "sample")}, ${
-        tokenCount(trace.spent[n - 1])}, drawn in parallel.` : "";
+      const others = n ? `For that, the other methods draw ${many(n, "sample")} (${
+        tokenCount(trace.spent[n - 1])}).` : "";
       put(cost, `${tokenCount(tokens)}, with rejected rewrites. ${others}`);
       const now = `${view.run}/${trace.version}/${view.burnIn}/${finished}`;
       if (!ask || now === wanted) return;
