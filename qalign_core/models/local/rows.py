@@ -7,9 +7,9 @@ lets a kept prefix replace a computed one without changing a trajectory.
 
 Measured on AVX-512 with MKL and oneDNN, and checked at load by `net_selection.verify`: a row of a
 product does not depend on the other rows, nor on their number if there are at least 4; and
-attending to more masked positions (in multiples of 16, their values added up in parts of 128) adds
-exact zeros. So the number of rows and the attended length may follow the load. Where that does not
-hold, both are held constant.
+attending to more masked positions (in multiples of 16, with values added up in parts of constant
+size) adds exact zeros. So the number of rows and the attended length may follow the load. Where
+that does not hold, both are held constant.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from torch import Tensor
 QUANTUM = 16  # the attended length is a multiple of this
 MIN_ROWS = 4  # fewer rows take other kernels (matrix times vector), which round otherwise
 
-PART = 128  # positions whose values are added up in one product; see `_attend`
+AT_ONCE = 2**14  # numbers of one head's values that are added up in one product; see `_attend`
 HUGE_PAGE = 2**21  # bytes
 
 
@@ -279,10 +279,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     # One product over all positions may divide its sum at a place that depends on the length: with
-    # the 256 dimensions of Gemma 3, position 168 had other bits at length 192 than at 240 on an
-    # AMD EPYC.
+    # 256 numbers a position, position 168 had other bits at length 192 than at 240 on an AMD EPYC.
+    part = max(1, AT_ONCE // (v.shape[-1] * QUANTUM)) * QUANTUM
     p = torch.softmax(torch.baddbmm(mask, q, k, alpha=scale), -1)
-    mixed = torch.bmm(p[..., :PART], v[:, :PART])
-    for start in range(PART, v.shape[1], PART):
-        mixed.baddbmm_(p[..., start : start + PART], v[:, start : start + PART])
+    mixed = torch.bmm(p[..., :part], v[:, :part])
+    for start in range(part, v.shape[1], part):
+        mixed.baddbmm_(p[..., start : start + part], v[:, start : start + part])
     return mixed
