@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.checks import check_lengths, check_models, check_response
+from qalign_core.chain.checks import check_lengths, check_models, check_response, check_types
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Array, Response
@@ -71,6 +71,7 @@ class Subject:
         """Draw the response of a seed."""
         ids = self.lm.encode(self.prompt)
         response: Response = await (lm or self.lm).extend(ids, prefix, seed=seed)
+        check_types(response, self.lm)
         self.on_draw()
         return response
 
@@ -119,10 +120,28 @@ async def verify_prefix(subject: Subject) -> Verdict:
 
 
 async def verify_log_probs(subject: Subject) -> Verdict:
-    """Compare how often responses begin with some tokens with the returned log-probabilities."""
-    responses = await subject.draw(N_DRAWS, lm=subject.limited(FIRST))
-    if any(response.log_prob is None for response in responses):
+    """Test draws of whole responses, and of continuations where a token was least likely."""
+    verdict = await _compare_counts(subject)
+    whole = subject.longest
+    if not verdict[0] or len(whole) < 2 or whole.log_prob is None:
+        return verdict
+    cut = min(range(1, len(whole)), key=lambda place: whole.log_probs[place])
+    holds, evidence = await _compare_counts(subject, whole.tokens[:cut])
+    if holds is None:
+        return verdict
+    return holds, f"{verdict[1]}; after a prefix of {cut} tokens, {evidence}"
+
+
+async def _compare_counts(subject: Subject, prefix: tuple[int, ...] = ()) -> Verdict:
+    """Compare how often some tokens follow a prefix with the returned log-probabilities."""
+    cut = len(prefix)
+    drawn = await subject.draw(N_DRAWS, prefix, subject.limited(cut + FIRST))
+    if any(len(response.log_probs) < len(response) - cut for response in drawn):
         return None, "the model returns no log-probabilities"
+    responses = [
+        replace(each, tokens=each.tokens[cut:], log_probs=each.log_probs[cut - len(each) :])
+        for each in drawn
+    ]
     tried = [_cells(responses, length) for length in range(1, FIRST + 1)]
     observed, expected, total = max(tried, key=lambda cells: (cells[2] > 1.001, len(cells[0])))
     if total > 1.001:
@@ -132,7 +151,7 @@ async def verify_log_probs(subject: Subject) -> Verdict:
     from scipy.stats import chi2  # slow to import
 
     statistic = float(((observed - expected) ** 2 / expected).sum())
-    p = min(1.0, len(tried) * float(chi2.sf(statistic, len(observed) - 1)))
+    p = min(1.0, 2 * len(tried) * float(chi2.sf(statistic, len(observed) - 1)))
     evidence = f"chi-square over {len(observed)} cells of {N_DRAWS} draws: p = {p:.2g}"
     return p >= FALSE_ALARM, f"{evidence}; a correct model fails with probability {FALSE_ALARM:g}"
 

@@ -10,11 +10,11 @@ begins like such a list is parsed as one; a user message that begins so is forma
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from qalign_core.errors import InvalidPrompt
+from qalign_core.errors import InvalidPrompt, ModelContractError
 from qalign_core.protocols import LanguageModel
-from qalign_core.validation import from_json, is_text, short_repr
+from qalign_core.validation import from_json, is_text, is_whole, short_repr
 
 ROLES = ("system", "user", "assistant")
 _BEGINS = '[{"role"'
@@ -105,6 +105,7 @@ def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
 
     Raises:
         InvalidPrompt: the prompt is empty, or longer than the model's context.
+        ModelContractError: `encode` returned no token ids.
     """
     if not is_text(prompt):
         raise InvalidPrompt(
@@ -113,4 +114,9 @@ def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
         )
     if not prompt.strip():
         raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
-    return tuple(lm.encode(prompt))
+    ids = lm.encode(prompt)
+    if not isinstance(ids, Sequence) or not all(map(is_whole, ids)):
+        raise ModelContractError(
+            f"{lm.id} returned {short_repr(ids)} from encode; a tuple of token ids was expected"
+        )
+    return tuple(ids)

@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -313,8 +314,8 @@ class BrokenLM(EnumerableLM):
         ("long", "more than its limit of 6"),
         ("nothing", "at least one new token"),
         ("cut", "without an EOS and below its limit"),
-        ("probabilities", "returned [0-9.]+ as a log-probability; natural logs"),
-        ("half a character", "texts that UTF-8 can encode were expected"),
+        ("probabilities", "returned [0-9.]+ among log_probs; natural logs"),
+        ("half a character", "as text and .*; a text that UTF-8 can encode"),
         ("pieces", "returned [0-9]+ pieces for [0-9]+ tokens; return one per token, or none"),
         ("log_probs", "returned [0-9]+ log_probs for [0-9]+ tokens; return one per token, or none"),
     ],
@@ -323,6 +324,47 @@ async def test_a_model_that_breaks_the_contract_is_stopped(fault: str, sentence:
     assert await steps_of(run_chain(BrokenLM("new alone"), RM, "x", beta=1.0, steps=40, seed=0))
     with pytest.raises(ModelContractError, match=f"^broken .*{sentence}"):
         await steps_of(run_chain(BrokenLM(fault), RM, "x", beta=1.0, steps=40, seed=0))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("tokens", [1, 2], r"returned \[1, 2\] as tokens; a tuple was expected"),
+        ("tokens", (1.0, 2), "returned 1.0 among tokens; whole numbers were expected"),
+        ("tokens", (True,), "returned True among tokens"),
+        ("tokens", np.arange(2), "as tokens; a tuple was expected"),
+        ("pieces", None, "returned None as pieces; a tuple was expected"),
+        ("pieces", (1,), "returned 1 among pieces; texts"),
+        ("log_probs", None, "returned None as log_probs"),
+        ("log_probs", ("a",), "returned 'a' among log_probs; natural logs"),
+        ("log_probs", (math.nan,), "returned nan among log_probs"),
+        ("log_probs", (-math.inf,), "returned -inf among log_probs"),
+        ("finished", None, "returned '.*' as text and None as finished"),
+    ],
+)
+def test_a_response_whose_fields_have_other_types_is_refused_with_the_value(
+    field: str, value: Any, sentence: str
+) -> None:
+    class Mistyped(BrokenLM):
+        async def extend(self, prompt_ids, prefix, *, seed) -> Response:
+            right = await EnumerableLM.extend(self, prompt_ids, prefix, seed=seed)
+            return replace(right, **{field: value})
+
+    for sharpness in (1.0, 2.0):
+        with refusal(ModelContractError, match=sentence):
+            collect(
+                run_chain(Mistyped(""), RM, "x", beta=1.0, sharpness=sharpness, steps=2, seed=0)
+            )
+
+
+@pytest.mark.parametrize("ids", [None, "text", (1.5,), 7])
+def test_a_prompt_is_encoded_as_token_ids(ids: Any) -> None:
+    class Encoder(BrokenLM):
+        def encode(self, prompt: str) -> Any:
+            return ids
+
+    with refusal(ModelContractError, match="from encode; a tuple of token ids was expected"):
+        collect(run_chain(Encoder(""), RM, "x", beta=1.0, steps=2, seed=0))
 
 
 async def test_an_error_in_one_chain_ends_the_others_and_closing_ends_all() -> None:
@@ -465,7 +507,7 @@ class Returns(Awaited):
         (LM, "embedded", "the reward model is the text 'embedded'; load_reward_model loads one"),
         (LM, lambda prompt, text: 0.0, "the reward model is a function; wrap it in FunctionReward"),
         (Encodes(), RM, "encode of plain is a coroutine; write `def encode`"),
-        (Counts(), RM, "max_new_tokens of plain is '3'; a whole number was expected"),
+        (Counts(), RM, "max_new_tokens of plain is '3'; a whole number >= 1 was expected"),
         (Returns(), RM, "plain returned 'yes' from extend; a Response was expected"),
     ],
 )

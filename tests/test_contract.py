@@ -479,6 +479,12 @@ async def half_as_sure(self, ids, prefix, seed):
     return replace(response, log_probs=tuple(log_p / 2 for log_p in response.log_probs))
 
 
+async def continued_otherwise(self, ids, prefix, seed):
+    """After a prefix the longer of two responses, with the log-probabilities of one."""
+    pair = [await self.lm.extend(ids, prefix, seed=2 * seed + k) for k in (0, 1)]
+    return max(pair, key=len) if prefix else pair[0]
+
+
 async def limit_from_the_cut(self, ids, prefix, seed):
     return await letters_up_to(self.max_new_tokens + len(prefix)).extend(ids, prefix, seed=seed)
 
@@ -505,6 +511,7 @@ async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
         (verify_prefix, forgetful),
         (verify_log_probs, twice_as_sure),
         (verify_log_probs, half_as_sure),
+        (verify_log_probs, continued_otherwise),
         (verify_limit, limit_from_the_cut),
         (verify_limit, cut_early),
     ],

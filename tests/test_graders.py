@@ -167,7 +167,14 @@ def test_a_right_answer_may_be_any_of_a_list():
     for text in ("The answer is NYC.", "New York", "nyc"):
         assert problem.solved_by(text)
     assert not problem.solved_by("York")
-    assert parse_problems([problem_line(problem)]) == [problem]
+    for extractor, answers in (
+        ("text", ["a b", "c"]),
+        ("number", ["3", "4"]),
+        ("choice", list("AB")),
+    ):
+        line = json.dumps({"prompt": "p", "answer": [*answers], "extractor": extractor})
+        (each,) = parse_problems([line])
+        assert parse_problems([problem_line(each)]) == [each], "a run's folder is unreadable"
     header = TraceHeader(Run(prompt="p", reference=problem.answer, extractor="text"))
     assert Comparison(parse_trace(header_line(header))).problem.is_right("nyc")
     for interval in ("[-2, 7]", "[1]", '["', '["a", 1]'):

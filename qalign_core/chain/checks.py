@@ -5,12 +5,12 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import iscoroutinefunction, isfunction
-from numbers import Integral
+from numbers import Integral, Real
 
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import MoveResult, NoProposal, Response
-from qalign_core.validation import HUGE, is_text, short_repr, user_code
+from qalign_core.validation import HUGE, is_text, is_whole, short_repr, user_code
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:
@@ -44,9 +44,9 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
             )
     if iscoroutinefunction(lm.encode):
         raise ModelContractError(f"encode of {lm.id} is a coroutine; write `def encode`")
-    if not isinstance(lm.max_new_tokens, int):
+    if not is_whole(lm.max_new_tokens, 1):
         raise ModelContractError(
-            f"max_new_tokens of {lm.id} is {short_repr(lm.max_new_tokens)}; a whole number "
+            f"max_new_tokens of {lm.id} is {short_repr(lm.max_new_tokens)}; a whole number >= 1 "
             "was expected"
         )
 
@@ -116,10 +116,7 @@ def check_response(
     Raises:
         ModelContractError: it breaks a rule, which the message names.
     """
-    if not isinstance(response, Response):
-        raise ModelContractError(
-            f"{lm.id} returned {short_repr(response)} from extend; a Response was expected"
-        )
+    check_types(response, lm)
     n_kept, n, limit = len(prefix), len(response.tokens), lm.max_new_tokens
     if tuple(response.tokens[:n_kept]) != tuple(prefix):
         raise ModelContractError(
@@ -132,11 +129,6 @@ def check_response(
             "(the EOS, if nothing else) was expected"
         )
     check_lengths(response, n_kept, lm)
-    if not all(map(is_text, (response.text, *response.pieces))):
-        raise ModelContractError(
-            f"{lm.id} returned {short_repr(response.text)}; texts that UTF-8 can encode were "
-            "expected"
-        )
     if n > limit:
         raise ModelContractError(
             f"{lm.id} returned {n} tokens, more than its limit of {limit}; prefix and new tokens "
@@ -155,6 +147,44 @@ def check_response(
     return response
 
 
+def check_types(response: Response, lm: LanguageModel) -> None:
+    """Raise unless a model returned a `Response` whose fields have their types and ranges.
+
+    Raises:
+        ModelContractError: a field has another type, or a log-probability is not one.
+    """
+    if not isinstance(response, Response):
+        raise ModelContractError(
+            f"{lm.id} returned {short_repr(response)} from extend; a Response was expected"
+        )
+    for name, is_item, expected in (
+        ("tokens", is_whole, "whole numbers"),
+        ("pieces", is_text, "texts that UTF-8 can encode"),
+        ("log_probs", _is_log_prob, "natural logs of probabilities, finite and <= 0,"),
+    ):
+        values = getattr(response, name)
+        if not isinstance(values, tuple):
+            raise ModelContractError(
+                f"{lm.id} returned {short_repr(values)} as {name}; a tuple was expected"
+            )
+        if (
+            wrong := next((each for each in values if not is_item(each)), response)
+        ) is not response:
+            raise ModelContractError(
+                f"{lm.id} returned {short_repr(wrong)} among {name}; {expected} were expected"
+            )
+    if not is_text(response.text) or not isinstance(response.finished, bool):
+        raise ModelContractError(
+            f"{lm.id} returned {short_repr(response.text)} as text and "
+            f"{short_repr(response.finished)} as finished; a text that UTF-8 can encode, and True "
+            "or False, were expected"
+        )
+
+
+def _is_log_prob(value: object) -> bool:
+    return isinstance(value, Real) and -math.inf < value <= 0
+
+
 def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
     """Raise if the number of pieces or log-probabilities differs from the number of tokens.
 
@@ -171,11 +201,6 @@ def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
             raise ModelContractError(
                 f"{lm.id} returned {count} {name} for {n} tokens; return one per token, or none"
             )
-    if (most := max(response.log_probs, default=0.0)) > 0:
-        raise ModelContractError(
-            f"{lm.id} returned {short_repr(most)} as a log-probability; natural logs of "
-            "probabilities, which are <= 0, were expected"
-        )
 
 
 def check_reward(reward: float, response: Response, rm: RewardModel) -> float:

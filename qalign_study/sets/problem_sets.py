@@ -54,6 +54,7 @@ from qalign_core.decide.answers.graders import (
     Grader,
     get_grader,
     join_references,
+    references,
 )
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import InvalidPrompt, InvalidTask, QAlignError, on_disk
@@ -293,6 +294,8 @@ def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
     values = {name: fields.pop(name, None) for name in ("id", "prompt", "answer", "extractor")}
     id_, prompt, answer, extractor = values.values()
     right = answer if isinstance(answer, list) else [answer]
+    if isinstance(answer, str):  # the line of a run's folder has several answers as one text
+        right = [*references(answer)]
     _check_values(values, right, place)
     if extractor is None and answer is not None:
         extractor = "number"
