@@ -135,12 +135,12 @@ async def verify_log_probs(subject: Subject) -> Verdict:
 async def _compare_counts(subject: Subject, prefix: tuple[int, ...] = ()) -> Verdict:
     """Compare how often some tokens follow a prefix with the returned log-probabilities."""
     cut = len(prefix)
-    drawn = await subject.draw(N_DRAWS, prefix, subject.limited(cut + FIRST))
-    if any(len(response.log_probs) < len(response) - cut for response in drawn):
+    whole = await subject.draw(N_DRAWS, prefix, subject.limited(cut + FIRST))
+    if any(len(response.log_probs) < len(response) - cut for response in whole):
         return None, "the model returns no log-probabilities"
     responses = [
         replace(each, tokens=each.tokens[cut:], log_probs=each.log_probs[cut - len(each) :])
-        for each in drawn
+        for each in whole
     ]
     tried = [_cells(responses, length) for length in range(1, FIRST + 1)]
     observed, expected, total = max(tried, key=lambda cells: (cells[2] > 1.001, len(cells[0])))

@@ -515,7 +515,7 @@ def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
     source = entry.location if entry is not None else id
     if entry is None and (not id or ("/" not in id and not is_local(Path(id)))):
         known = ", ".join(entry.id for entry in entries_of(kind))
-        several = ', or a sum such as "0.7*A + -0.3*B"' if kind == "rm" else ""
+        several = ', a FILE.py:NAME, or a sum such as "0.7*A + -0.3*B"' if kind == "rm" else ""
         raise ModelLoadError(
             f"there is no model called {id!r}; choose from {known}, or give a folder, a GGUF "
             f"file, a hub id (owner/name) or a server (http://HOST:PORT){several}"

@@ -182,7 +182,7 @@ def check_types(response: Response, lm: LanguageModel) -> None:
 
 
 def _is_log_prob(value: object) -> bool:
-    return isinstance(value, Real) and -math.inf < value <= 0
+    return isinstance(value, Real) and -math.inf < float(value) <= 0
 
 
 def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:

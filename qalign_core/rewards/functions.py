@@ -71,18 +71,24 @@ class FunctionReward:
 
     async def score(self, prompt: str, response: Response) -> float:
         """The function's value; anything but a finite number is an `InvalidReward`."""
-        with user_code(InvalidReward, f"{self.id} failed with ", "; fix the function"):
+        after = f"; fix the function ({_quote(response)})"
+        with user_code(InvalidReward, f"{self.id} failed with ", after):
             value = self.function(prompt, response.text)
-        return self.checked(value)
+        return self.checked(value, response)
 
-    def checked(self, value: object) -> float:
-        """The value, if it is one finite number."""
+    def checked(self, value: object, response: Response) -> float:
+        """The value, if it is one finite number; else the error names it and the response."""
         with suppress(OverflowError):  # a whole number may have any length
             if isinstance(value, (Real, np.bool_)) and is_finite(number := float(value)):
                 return number
         raise InvalidReward(
-            f"{self.id} returned {short_repr(value)}; one finite number was expected"
+            f"{self.id} returned {short_repr(value)}; one finite number was expected "
+            f"({_quote(response)})"
         )
+
+
+def _quote(response: Response) -> str:
+    return f"response: {short_repr(response.text, 80)}"
 
 
 class OwnReward(FunctionReward):
@@ -102,9 +108,10 @@ class OwnReward(FunctionReward):
     async def score(self, prompt: str, response: Response) -> float:
         """The object's score; anything but a finite number is an `InvalidReward`."""
         let = EngineError, InvalidReward
-        with user_code(InvalidReward, f"{self.id} failed with ", "; fix the class", let=let):
+        after = f"; fix the class ({_quote(response)})"
+        with user_code(InvalidReward, f"{self.id} failed with ", after, let=let):
             value = await self.reward.score(prompt, response)
-        return self.checked(value)
+        return self.checked(value, response)
 
 
 def reward_from_file(place: str, *, id: str) -> FunctionReward:

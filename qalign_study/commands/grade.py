@@ -7,6 +7,7 @@ Examples:
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -120,6 +121,9 @@ def grade(problem: Problem, text: str) -> GradedText:
     return GradedText(problem.id, text, answer, problem.answer or "", verdict)
 
 
+_TRACE = re.compile(rb'\s*{\s*"type"\s*:\s*"header"')  # its first line, however it is spaced
+
+
 def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str]]]:
     """The problems of a folder, a trace or a set, with the texts that there are for each."""
     path = Path(file)
@@ -128,7 +132,7 @@ def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str
         problems = _with_extractor(problems, extractor)
         for place, trace in traces_of(path, len(problems)):
             yield problems[place], _of_trace(trace)
-    elif path.is_file() and path.read_bytes()[:16].startswith(b'{"type":"header"'):
+    elif path.is_file() and _TRACE.match(path.read_bytes()[:64]):
         trace = load_trace(path)
         header, texts = trace.header, _of_trace(trace)
         problem = Problem(path.stem, header.run.prompt, header.run.reference, header.run.extractor)
