@@ -471,12 +471,12 @@ async def test_n_and_every_slider_move_beta_star_and_shipped_and_pasted_rewards_
     words_id = "lab-best-of-n-told"
     await text_in(lab, words_id, alignment_facts(TWO, 32)[0])
     await changes(lab, words_id, alignment_facts(TWO, 256), press(lab, "lab-n", "256"))
-    moved = {"share": 70, "mean1": -3, "mean2": 2.5, "sd1": 2.4, "sd2": 2}
-    mixture = Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))
+    moved = {"share": 70, "mean1": -0.5, "mean2": 1.5, "sd1": 2, "sd2": 2}
+    mixture = Mixture((0.3, 0.7), (-0.5, 1.5), (2.0, 2.0))
     for still in (  # each of them with one slider that does not move
-        Mixture((0.6, 0.4), (-3.0, 2.5), (2.4, 2.0)), Mixture((0.3, 0.7), (-1.5, 2.5), (2.4, 2.0)),
-        Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0)), Mixture((0.3, 0.7), (-3.0, 2.5), (0.8, 2.0)),
-        Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 1.0)),
+        Mixture((0.6, 0.4), (-0.5, 1.5), (2.0, 2.0)), Mixture((0.3, 0.7), (-1.5, 1.5), (2.0, 2.0)),
+        Mixture((0.3, 0.7), (-0.5, 1.0), (2.0, 2.0)), Mixture((0.3, 0.7), (-0.5, 1.5), (0.8, 2.0)),
+        Mixture((0.3, 0.7), (-0.5, 1.5), (2.0, 1.0)),
     ):  # fmt: skip
         assert alignment_facts(still, 256) != alignment_facts(mixture, 256)
     await changes(lab, words_id, alignment_facts(mixture, 256), fill(lab, moved))

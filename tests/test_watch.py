@@ -656,7 +656,7 @@ async def test_the_votes_panel_shows_what_the_same_tokens_buy_without_a_chain(wa
         assert f"{n} samples." in await page.inner_text(".qp-votes")
         cost = await page.inner_text(".qp-summary")
         assert f"{walked:,} tokens" in cost
-        assert f"{n} samples, {spent[n - 1]:,} tokens" in cost
+        assert f"draw {n} samples ({spent[n - 1]:,} tokens)" in cost
         best = [
             max(s.reward for s in pool if (read(s.response.text) == "25") is right)
             for right in (True, False)

@@ -12,7 +12,8 @@ let restored = ""; // the run of the page before, while nothing has taken its pl
 /** @returns {string} the live run that the page showed before it was loaded again, if it did */
 export function takeRun() {
   const [navigation] = window.performance.getEntriesByType("navigation");
-  const { type } = /** @type {PerformanceNavigationTiming} */ (navigation);
+  // a page that has just begun may have no entry
+  const { type = "navigate" } = /** @type {PerformanceNavigationTiming} */ (navigation ?? {});
   try {
     const kept = JSON.parse(window.sessionStorage.getItem(KEY) ?? "null");
     if (!kept) return "";
