@@ -119,7 +119,7 @@ docs: $(VENV)/.dev
 		qalign_core.contract qalign_core.chain.moves.move qalign_core.chain.moves.suffix \
 		qalign_core.rewards.functions qalign_core.decide.answers.extraction \
 		qalign_core.decide.answers.graders qalign_study.export.dataframes \
-		qalign_study.measure.results qalign_study.sets.generated
+		qalign_study.measure.diagnostics qalign_study.measure.results qalign_study.sets.generated
 
 # the kernel that browsers run (assets/web/engine/net.c), by a C compiler that comes as a package
 engine: $(ZIG)/.ready

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from qalign_core.errors import InvalidPrompt, ModelContractError
 from qalign_core.protocols import LanguageModel
-from qalign_core.validation import from_json, is_text, is_whole, short_repr
+from qalign_core.validation import from_json, is_integer, is_text, short_repr
 
 ROLES = ("system", "user", "assistant")
 _BEGINS = '[{"role"'
@@ -115,7 +115,7 @@ def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
     if not prompt.strip():
         raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
     ids = lm.encode(prompt)
-    if not isinstance(ids, Sequence) or not all(map(is_whole, ids)):
+    if not isinstance(ids, Sequence) or not all(map(is_integer, ids)):
         raise ModelContractError(
             f"{lm.id} returned {short_repr(ids)} from encode; a tuple of token ids was expected"
         )

@@ -60,6 +60,11 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and _SURROGATE.search(value) is None
 
 
+def is_integer(value: object) -> bool:
+    """True for a whole number, of NumPy too."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def is_whole(value: object, low: int = -LARGEST, high: int = LARGEST) -> bool:
     """True for a whole number from `low` to `high`."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -5,12 +5,12 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import iscoroutinefunction, isfunction
-from numbers import Integral, Real
+from numbers import Real
 
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import MoveResult, NoProposal, Response
-from qalign_core.validation import HUGE, is_text, is_whole, short_repr, user_code
+from qalign_core.validation import HUGE, is_integer, is_text, is_whole, short_repr, user_code
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:
@@ -53,7 +53,7 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
 
 def check_seed(seed: int) -> None:
     """Raise unless a seed is a whole number: `None` would be one fixed seed, not a new one."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool):
+    if not is_integer(seed):
         raise InvalidSetting(f"seed must be a whole number, got {short_repr(seed)}")
 
 
@@ -158,7 +158,7 @@ def check_types(response: Response, lm: LanguageModel) -> None:
             f"{lm.id} returned {short_repr(response)} from extend; a Response was expected"
         )
     for name, is_item, expected in (
-        ("tokens", is_whole, "whole numbers"),
+        ("tokens", is_integer, "whole numbers"),
         ("pieces", is_text, "texts that UTF-8 can encode"),
         ("log_probs", _is_log_prob, "natural logs of probabilities, finite and <= 0,"),
     ):
