@@ -167,11 +167,9 @@ def check_types(response: Response, lm: LanguageModel) -> None:
             raise ModelContractError(
                 f"{lm.id} returned {short_repr(values)} as {name}; a tuple was expected"
             )
-        if (
-            wrong := next((each for each in values if not is_item(each)), response)
-        ) is not response:
+        if wrong := [each for each in values if not is_item(each)]:
             raise ModelContractError(
-                f"{lm.id} returned {short_repr(wrong)} among {name}; {expected} were expected"
+                f"{lm.id} returned {short_repr(wrong[0])} among {name}; {expected} were expected"
             )
     if not is_text(response.text) or not isinstance(response.finished, bool):
         raise ModelContractError(

@@ -128,7 +128,7 @@ def _same_in_any_length(net: LlamaNet, tokens: tuple[int, ...]) -> bool:
         one = net.read_in(0, tokens[:1], start).clone()
         many = net.read_in(0, tokens[: net.window - start], start)
         same = same and torch.equal(one, many[:1])
-    net.clear(0)
+    net.release()
     return same
 
 

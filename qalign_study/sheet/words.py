@@ -119,9 +119,12 @@ def si(value: float, unit: str) -> str:
 
 def percent(share: float) -> str:
     """A share as a percentage, with a decimal only near 0, and where it is nearly 100%."""
-    if 0 < share < 0.001 or 0.999 < share < 1:
-        return "<0.1%" if share < 0.5 else ">99.9%"
-    return f"{100 * share:.1f}%" if 0 < share < 0.1 or 0.995 <= share < 1 else f"{100 * share:.0f}%"
+    if 0 < share < 0.001:
+        return "<0.1%"
+    if 0.999 < share < 1:
+        return ">99.9%"
+    digits = 1 if 0 < share < 0.1 or 0.995 <= share < 1 else 0
+    return f"{100 * share:.{digits}f}%"
 
 
 def percents(shares: Sequence[float]) -> list[str]:

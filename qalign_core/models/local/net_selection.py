@@ -130,12 +130,13 @@ def _same_in_any_company(net: KVNet, tokens: Sequence[int]) -> bool:
 
 
 def random_prefixes(net: KVNet) -> Iterator[int]:
-    """Lengths up to the window's end; row 0 then holds as many random keys and values.
+    """Lengths up to 1,024 or the window's end; row 0 then holds as many random keys and values.
 
     Long sums may be divided otherwise than short ones, so a check at the first positions says
     nothing about the others.
     """
-    for n in range(min(44, net.window - 2), net.window - 1, max(64, net.window // 4)):
+    window = min(net.window, 1024)  # the rows of a longer one would fill the memory
+    for n in range(min(44, window - 2), window - 1, max(64, window // 4)):
         random = torch.Generator().manual_seed(n)
         net.copy_in(0, torch.randn((n, net.width), generator=random).to(net.device, net.dtype))
         yield n
