@@ -33,7 +33,9 @@ class Block:
 
     async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`, or return `NoProposal`: the state then repeats."""
-        ends = [at + 1 for at, token in enumerate(y.tokens) if token in self.delimiters]
+        # the token that ends a response is not the end of a block, even if its text is a delimiter
+        written = y.tokens[: len(y) - y.finished]
+        ends = [at + 1 for at, token in enumerate(written) if token in self.delimiters]
         if not ends:
             return NoProposal("the text has no block")
         if not y.finished:
@@ -43,7 +45,7 @@ class Block:
         tail = y.tokens[stop:]
         rewritten = await choices.extend(y, start, until=self.delimiters)
         in_vain = start, rewritten.tokens[start:], rewritten.pieces[start:]
-        if rewritten.tokens[-1] not in self.delimiters:
+        if rewritten.finished or rewritten.tokens[-1] not in self.delimiters:
             return NoProposal("the new block did not end", *in_vain)
         if len(rewritten) + len(tail) > choices.max_new_tokens:
             return NoProposal("the new text is longer than the length limit", *in_vain)

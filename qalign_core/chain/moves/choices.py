@@ -101,6 +101,8 @@ class StepChoices:
 
     async def log_probs(self, before: tuple[int, ...], tokens: tuple[int, ...]) -> Sequence[float]:
         """Return ln of the probability, as sampled, of each of `tokens` after `before`."""
+        if not tokens:
+            return ()
         whole = (*before, *tokens)
         scores = await self._lm.score_tokens(self.prompt_ids, whole, top=0, first=len(before))
         self.cost += Cost(read=len(tokens))
