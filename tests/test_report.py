@@ -643,6 +643,7 @@ def test_with_a_weak_reward_model_no_method_differs_from_one_sample() -> None:
         pytest.param("forms/smollm2-block", 64, marks=pytest.mark.more),
         ("pretrained/forms-gemma", 32),
         pytest.param("forms/gemma-entropy", 32, marks=pytest.mark.more),
+        pytest.param("forms/gemma-block", 32, marks=pytest.mark.more),
         ("pretrained/ifeval-gemma", 16),
     ],
 )
@@ -656,7 +657,7 @@ def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
     text = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
     qalign, best_of_n = points["qalign", n], points["bon", n]
     is_any = points["any", n].value == best_of_n.value
-    assert is_any == (name not in ("pretrained/forms-gemma", "forms/gemma-entropy"))
+    assert is_any == ("gemma" not in name or "ifeval" in name)
 
     def row(
         label: str, share: dict[str, float], gap: Difference | None = None, counts: str = ""
@@ -732,35 +733,38 @@ def test_moves_on_forms_do_not_differ_significantly_and_the_last_problems_stand_
 
 def test_what_is_said_of_gemma_and_of_what_was_drawn_last_are_the_runs_numbers() -> None:
     text = texts_of("docs/results.md")["docs/results.md"]
-    forms, entropy, ifeval = (
+    suffix, entropy, block, ifeval = (
         unpack(RESULTS / f"{name}.zip").records
-        for name in ("pretrained/forms-gemma", "forms/gemma-entropy", "pretrained/ifeval-gemma")
+        for name in (
+            "pretrained/forms-gemma",
+            "forms/gemma-entropy",
+            "forms/gemma-block",
+            "pretrained/ifeval-gemma",
+        )
     )
-    samples = [[r.pool_reward.tolist() for r in records] for records in (forms, entropy)]
-    assert samples[0] == samples[1], "both moves have the same samples"
 
-    def over(x: Array, y: Array) -> tuple[str, str, str]:
+    def over(x: Array, y: Array) -> tuple[str, str]:
         value, low, high = _percent(paired_difference("a", "b", 1.0 * x, 1.0 * y, n=1, spent=0))
-        counts = f"{(x & ~y).sum()} gained, {(y & ~x).sum()} lost"
-        return f"{value:+.1f} points", f"({low:.1f} to {high:.1f}", counts
+        counts = f"{(x & ~y).sum()} gained, {(y & ~x).sum()} lost)"
+        return f"{value:+.1f} points ({low:.1f} to {high:.1f}", counts
 
     def any_right(records: Sequence[Record]) -> Array:
         return np.array([any(r.is_right(a) for a in r.pool_answer) for r in records])
 
-    for records in (forms, entropy):
-        claim = "{} {}; {})".format(*over(_best_of_states(records), any_right(records)))
-        assert f"The best state minus any of n is {claim}" in text
-    both = _best_of_states(entropy), _best_of_states(forms)
-    claim = "{} {}; they differ on {} problems): no significant difference".format(
-        *over(*both)[:2], (both[0] != both[1]).sum()
-    )
-    assert f"minus that of `suffix` {claim}" in text
+    best = [_best_of_states(records) for records in (suffix, entropy, block)]
+    for states, records in zip(best, (suffix, entropy, block), strict=True):
+        same = [r.pool_reward.tolist() for r in records] == [r.pool_reward.tolist() for r in suffix]
+        assert same, "all moves have the same samples"
+        assert "{}; {}".format(*over(states, any_right(records))) in text
+    for states in best[1:]:
+        interval, _ = over(states, best[0])
+        assert f"{interval}; they differ on {(states != best[0]).sum()} problems)" in text
     for part, claim in (
-        (slice(100), "with {} {}; {}), before the second 100 were drawn"),
-        (slice(100, None), "These stand alone: {} {}; {})"),
+        (slice(100), "with {}; {}, before the second 100 were drawn"),
+        (slice(100, None), "These stand alone: {}; {}"),
     ):
-        best, right = _best_of_states(ifeval[part]), _best_of_samples(ifeval[part])
-        assert claim.format(*over(best, right)) in text
+        pair = _best_of_states(ifeval[part]), _best_of_samples(ifeval[part])
+        assert claim.format(*over(*pair)) in text
 
 
 def test_what_readme_says_of_forms_is_in_the_results_and_the_vote_gains_with_compute() -> None:
