@@ -220,7 +220,6 @@ NONSENSE = {
     "report --tuning -1": "--tuning must be a finite number > 0, got -1.0",
     "run --prompts shifted --problem 3 --out x": "leave out --prompt and --problem",
     "run --prompts shifted --prompt Hi --out x": "leave out --prompt and --problem",
-    "run --json": "give --prompts SET",
     "run --problems 4": "--problems is for --prompts SET; --problem N runs one problem",
     "run --prompt Hi --problem 3": "--prompt and --problem are two problems",
     "run --prompt Hi --task long": "--prompt and --task are two problems",

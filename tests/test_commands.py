@@ -328,6 +328,19 @@ def test_a_decision_without_an_answer_is_its_text_and_an_answer_that_is_missing_
     assert "0: (none); right is C\n" in capsys.readouterr().out
 
 
+def test_run_prints_the_answer_to_one_prompt_as_json_as_it_does_for_a_set(tmp_path, capsys):
+    settings = "--rm plain --steps 3 --chains 2 --max-new-tokens 24 --seed 2"
+    command = ["run", *settings.split(), "--json"]
+    assert main([*command, "--problem", "1"]) in (0, None)
+    (alone,) = map(json.loads, capsys.readouterr().out.splitlines())
+    many = ["--prompts", "in_distribution", "--problems", "2", "--out", str(tmp_path)]
+    assert main([*command, *many]) in (0, None)
+    of_set = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [set(answer) for answer in of_set] == [set(alone)] * 2
+    assert alone["reference"] == of_set[1]["reference"]
+    assert (alone["n_states"], alone["share"] > 0) == (8, alone["answer"] is not None)
+
+
 @pytest.mark.parametrize("make", ADDED, ids=lambda make: make.__name__)
 def test_a_rule_that_is_added_is_printed_by_compare_and_evaluate(make, tmp_path, capsys):
     with added_rule(make) as rule:

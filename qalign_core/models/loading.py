@@ -327,7 +327,8 @@ def _text(folder: Path, name: str, chat_template: str | None, **options: bool) -
     tokenizer.chat_template = tokenizer.chat_template or chat_template
     if not tokenizer.chat_template:
         raise ModelLoadError(
-            f"{name} has no chat template; choose an instruct model, or give one: chat_template in "
+            f"{name} has no chat template; choose an instruct model, write one to "
+            "chat_template.jinja in its folder, or give a language model one: chat_template in "
             "Python, or in the options of your registry's entry"
         )
     if options.get("thinking") and "enable_thinking" not in str(tokenizer.chat_template):

@@ -30,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts",
         metavar="SET",
-        help="run every problem of this set or file; --out is a folder, --json prints its answers",
+        help="run every problem of this set or file; --out is a folder",
     )
     shared.many_options(parser, 64)
     shared.out_option(parser)
@@ -45,22 +45,21 @@ async def command(options: argparse.Namespace) -> None:
     """Run the chains and print their steps; what is in `--out` is continued."""
     if options.prompts is not None:
         return await _run_many(options)
-    if options.json:
-        raise InvalidSetting("--json prints the answers to --prompts; give --prompts SET")
     if options.problems is not None:
         raise InvalidSetting("--problems is for --prompts SET; --problem N runs one problem")
     run, problem = shared.run_of(options)
     models = shared.models_of(options)
+    prints_steps = not (options.quiet or options.json)
 
     def show(draw_or_step: Draw) -> None:
-        if isinstance(draw_or_step, Step) and not options.quiet:
+        if isinstance(draw_or_step, Step) and prints_steps:
             print(_row(draw_or_step, problem.extract), flush=True)
 
-    if not options.quiet:
+    if prints_steps:
         print(f"{run.prompt}\n\n{_HEAD}", flush=True)
     trace = await draw(models, run, options.out, show)
-    print(_summarize(problem, trace))
-    if run.chains > 1 and not options.quiet:
+    print(_dump(answer_of(problem, trace)) if options.json else _summarize(problem, trace))
+    if run.chains > 1 and prints_steps:
         print(_agreement(trace))
     shared.print_notes(models)
     return None
@@ -83,7 +82,7 @@ async def _run_many(options: argparse.Namespace) -> None:
     answers = answers_in(options.out, problems)
     for answer in answers:
         if options.json:
-            print(json.dumps(asdict(answer), ensure_ascii=False))
+            print(_dump(answer))
         elif not options.quiet:
             voted = f"{answer.answer} ({answer.share:.0%})"
             if answer.answer is None:  # an open-ended prompt has no answer to read
@@ -133,6 +132,10 @@ def _summarize(problem: Problem, trace: Trace) -> str:
         )
     share = f"{answer.share:.0%} of {answer.n_states} states"
     return f"{summary}\nanswer {answer.answer or '(none)'}, {share}{_reference(answer)}"
+
+
+def _dump(answer: Answer) -> str:
+    return json.dumps(asdict(answer), ensure_ascii=False)
 
 
 def _reference(answer: Answer) -> str:

@@ -106,6 +106,9 @@ async def command(options: argparse.Namespace) -> None:
     kinds = Kinds(options.each, options.suffix_pairs, options.solutions, options.changed_numbers)
     n_draws = len(loaded.problems) * (run.steps + 1 + run.pool)
     if not options.only_draw:  # not after hours of drawing
+        from qalign_core.models.loading import load_text  # and torch with it
+
+        load_text(base)
         settings = settings_of(loaded.problems, kinds, recipe, base=base, draws=n_draws)
         check_unchanged(options.out, settings)
     models = shared.models_of(options, Grade(loaded.problems))

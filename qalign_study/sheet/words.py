@@ -128,9 +128,18 @@ def percent(share: float) -> str:
 
 
 def percents(shares: Sequence[float]) -> list[str]:
-    """Shares of one whole, each rounded by itself: equal shares look equal; "<1%" is not 0."""
-    exact = [share / (sum(shares) or 1.0) for share in shares]
-    return ["<1%" if 0 < x < 0.005 else f"{math.floor(100 * x + 0.5)}%" for x in exact]
+    """Shares of one whole, each rounded by itself, so that equal shares look equal.
+
+    Only nothing is 0%, and only everything 100%, as in assets/web/player/words.js.
+    """
+
+    def in_whole_percent(share: float) -> str:
+        if 0 < share < 0.005:
+            return "<1%"
+        return ">99%" if 0.995 <= share < 1 else f"{math.floor(100 * share + 0.5)}%"
+
+    whole = sum(shares) or 1.0
+    return [in_whole_percent(share / whole) for share in shares]
 
 
 def number(value: float, digits: int = 3, *, padded: bool = False) -> str:

@@ -66,6 +66,14 @@ def test_the_same_command_again_only_reports(trained, capsys):
     assert f"--rm {trained}" in capsys.readouterr().out
 
 
+def test_a_base_without_a_chat_template_is_refused_before_anything_is_drawn(tmp_path, capsys):
+    base, out = save(tmp_path / "base", "llama"), tmp_path / "rm"
+    (base / "chat_template.jinja").unlink()
+    assert main([*COMMAND, "--base", str(base), "--out", str(out)]) == 2
+    assert "base has no chat template; choose" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def ids(word: str) -> tuple[int, ...]:
     return tuple(1 + (ord(letter) % 90) for letter in f"conversation {word}")
 

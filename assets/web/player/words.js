@@ -14,16 +14,21 @@ export const fixed = (x, digits = 2) => x.toFixed(digits).replace("-", MINUS);
 export const signed = (x, digits = 2) => (x >= 0 ? "+" : "") + fixed(x, digits);
 /** @type {(x: number) => string} */
 export const px = (x) => x.toFixed(1);
-/** @type {(x: number) => string} */
-export const percent = (x) => `${Math.round(100 * x)}%`;
 /**
- * Shares of one whole, each rounded by itself, so that equal counts have equal shares; "<1%" for a
- * count that rounds to 0.
+ * A share in whole percent; only nothing is 0%, and only everything 100%.
+ * @param {number} x
+ */
+export function percent(x) {
+  if (x > 0 && x < 0.005) return "<1%";
+  return x >= 0.995 && x < 1 ? ">99%" : `${Math.round(100 * x)}%`;
+}
+/**
+ * Shares of one whole, each rounded by itself, so that equal counts have equal shares.
  * @param {number[]} counts
  */
 export function percents(counts) {
   const whole = counts.reduce((a, b) => a + b, 0) || 1;
-  return counts.map((n) => (n && n / whole < 0.005 ? "<1%" : percent(n / whole)));
+  return counts.map((n) => percent(n / whole));
 }
 /** @type {(n: number, word: string) => string} */
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
