@@ -10,11 +10,12 @@
 The import loads neither torch nor gradio; torch is imported when a local model is loaded.
 
 Suggested order of reading:
-1. `chain/chain`: one step, and the loop over steps. The next six files explain its calls; what
+1. `chain/chain`: one step, and the loop over steps. The next eight files explain its calls; what
    `chain/ahead` and `chain/checks` do changes no number, and can be read last.
 2. `types`: responses, proposals and steps.
-3. `chain/moves/suffix`, `chain/moves/choices`: the proposal, and the randomness that it draws.
-4. `chain/sampling`: drawing and scoring a response.
+3. `chain/moves/suffix`, `chain/moves/choices`, `chain/randomness`: the proposal, and the randomness
+   that it draws.
+4. `chain/sampling`, `chain/cost`: drawing and scoring a response, and what that costs.
 5. `target`, `chain/acceptance`: the log ratio of two texts, and the rule that accepts a proposal.
 6. `decide/rules`: choosing an answer from states or samples.
 7. `run`, `record/runner`: the settings of a run, and drawing it into a trace.

@@ -26,7 +26,7 @@ class InvalidReward(QAlignError, ValueError):
 
 
 class ModelContractError(QAlignError):
-    """A language model broke the contract that the chain requires."""
+    """A model broke the contract that the chain requires."""
 
 
 class ModelLoadError(QAlignError):

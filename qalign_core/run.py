@@ -210,7 +210,7 @@ class Run(Sampling):
     )
     move: str = setting(
         "suffix",
-        "how proposals are made: suffix, entropy, or a mix such as 0.5*suffix+0.5*block(:)",
+        "how proposals are made: suffix, entropy, or a mix such as suffix+block(:)",
         max=300,
     )
     steps: int = setting(64, "proposals in each chain", min=0, max=MAX_STEPS, cap="steps")

@@ -145,7 +145,7 @@ class Step:
     Attributes:
         chain: number of the chain within its run.
         t: number of the step, 0 to T.
-        index: length of the prefix of `current` that was kept.
+        index: `kept` of the proposal, the length of the prefix of `current`.
         current: the state before the step.
         proposal: the candidate state; `current` itself if the move made no proposal.
         log_alpha: natural log of the acceptance probability, <= 0.
@@ -155,7 +155,7 @@ class Step:
         kept_again: the last `kept_again` ids of `current` were also kept.
         log_correction: the move's term in log alpha; None for the paper's move in traces, which do
             not store it; there it is `log(|y| / |y'|)`.
-        refused: the reason if the move made no proposal.
+        refused: why, if the move made no proposal.
         move: the name of the move; empty at t = 0, and for the paper's move in traces.
     """
 

@@ -121,7 +121,7 @@ def read_field(values: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 def check_count(name: str, value: int, minimum: int) -> int:
     """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+    if not is_integer(value) or value < minimum:
         raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {short_repr(value)}")
     if value > MAX_COUNT:
         raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {short_repr(value)}")

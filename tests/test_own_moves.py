@@ -77,7 +77,8 @@ class Halved(Mine):
 class Numpy(Mine):
     async def propose(self, choices, y):
         proposal = await super().propose(choices, y)
-        return Proposal(proposal.response, np.int64(proposal.kept), proposal.log_correction)
+        terms = (each for each in proposal.log_correction)  # can be read once
+        return Proposal(proposal.response, np.int64(proposal.kept), terms)
 
 
 class Unmade:

@@ -7,7 +7,7 @@ A proposal of 10 tokens, half a reward below a state of 12 tokens:
 >>> log_alpha = log_acceptance(
 ...     Target(beta=1.0), new=Scores(0.5), old=Scores(1.0), log_correction=lengths
 ... )
->>> round(float(np.exp(log_alpha)), 3), bool(accepts(log_alpha, log_uniform(0.9)))
+>>> round(float(np.exp(log_alpha)), 3), bool(accepts(log_alpha, log_or_minus_inf(0.9)))
 (0.728, False)
 """
 
@@ -43,7 +43,7 @@ def log_acceptance(
     return np.asarray(np.minimum(0.0, log_ratio))
 
 
-def log_uniform(u: float) -> float:
+def log_or_minus_inf(u: float) -> float:
     """Return the natural log of u in [0, 1); log 0 is -inf."""
     return math.log(u) if u > 0.0 else -math.inf
 

@@ -25,7 +25,7 @@ from qalign_core.context import in_background
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Response
 
-MAX_STEPS, MAX_STATES = 16, 16
+MAX_PLANNED, MAX_STATES = 16, 16
 """Steps that are planned, the present one included, and states that each of them may begin with."""
 
 TIMES_AS_PROBABLE = 3
@@ -84,7 +84,7 @@ class Ahead:
         self._t, self._is_due = 0, False
         self._state: tuple[int, ...] = ()
         self._draws: dict[Key, _Draw] = {}
-        self._choices_of = lru_cache(maxsize=4 * MAX_STEPS)(self._derive_choices)
+        self._choices_of = lru_cache(maxsize=4 * MAX_PLANNED)(self._derive_choices)
         # what is guessed from: one of each kind to begin with
         self._n_steps, self._n_accepted, self._n_responses, self._n_full = 2, 1, 2, 1
 
@@ -170,7 +170,7 @@ class Ahead:
         limit = int(self._lm.max_new_tokens)
         draws: dict[Key, float] = {}
         states: dict[Key | None, _State] = {None: _State(self._state, len(self._state), 1.0)}
-        for t in range(self._t, min(self._t + MAX_STEPS, self._last + 1)):
+        for t in range(self._t, min(self._t + MAX_PLANNED, self._last + 1)):
             alpha = accepted if t else 1.0  # the first response of a chain is its first state
             by_probability = sorted(states.items(), key=lambda item: -item[1].probability)
             states = {}

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.acceptance import accepts, log_acceptance, log_uniform
+from qalign_core.chain.acceptance import accepts, log_acceptance, log_or_minus_inf
 from qalign_core.chain.ahead import Ahead
 from qalign_core.chain.checks import (
     check_log_probs,
@@ -73,7 +73,7 @@ async def step(
         cost, refused = candidate.cost, None
     correction = result.log_correction
     log_alpha = log_acceptance(target, new=candidate, old=state, log_correction=correction)  # Eq. 8
-    log_u = log_uniform(choices.address.derive_uniform("accept"))
+    log_u = log_or_minus_inf(choices.address.derive_uniform("accept"))
     return Step(
         chain=choices.address.chain,
         t=choices.address.t,
@@ -150,12 +150,13 @@ async def run_chain(
         )
     prompt_ids = encode_prompt(lm, prompt)
     address = StepAddress(seed, chain, 0)
+    # the language model; it may draw suffixes of later steps early
     ahead = Ahead(lm, prompt_ids, address, steps if name_of(move) == SUFFIX else 0)
     choices = StepChoices(ahead, prompt_ids, address)
     try:
         if start is None:
-            # the suffix of an empty prefix is the whole response
             ahead.begin(0, ())
+            # the suffix of an empty prefix is the whole response
             initial = await draw(ahead, rm, prompt, prompt_ids, seed=address.derive("suffix"))
             start = Step(
                 chain=chain,

@@ -1,4 +1,4 @@
-"""Checks of what models return: the contract that detailed balance requires."""
+"""Checks of models and moves and of what they return: the contract of detailed balance."""
 
 import math
 import operator
@@ -73,7 +73,7 @@ def check_move(move: object, place: str = "") -> None:
 
 
 def check_result(result: MoveResult, y: Response, name: str = "the move") -> MoveResult:
-    """Return what a move made of the state `y`, with whole numbers as int, if it can be used.
+    """Return what a move made of the state `y`, if it can be used; its numbers are int and float.
 
     Raises:
         InvalidSetting: it is neither a Proposal nor a NoProposal, or keeps other ids than it says,
@@ -90,15 +90,16 @@ def check_result(result: MoveResult, y: Response, name: str = "the move") -> Mov
     with user_code(InvalidSetting, before, after):
         if not isinstance(result.response, Response):
             raise TypeError(f"response is {short_repr(result.response)}")
-        if not sum(map(float, result.log_correction)) < math.inf:  # type: ignore[arg-type]
-            raise ValueError(f"log_correction is {short_repr(result.log_correction)}")
+        terms = tuple(map(float, result.log_correction))  # type: ignore[arg-type]
+        if not sum(terms) < math.inf:
+            raise ValueError(f"log_correction is {short_repr(terms)}")
         kept, again = map(operator.index, (result.kept, result.kept_again))
         new, old = result.response.tokens, y.tokens
         can_keep = min(kept, again) >= 0 and kept + again <= min(len(new), len(old))
         ends = new[len(new) - again :], old[len(old) - again :]
         if not (can_keep and new[:kept] == old[:kept] and ends[0] == ends[1]):
             raise ValueError(f"the first {kept} and the last {again} ids are not kept")
-    return replace(result, kept=kept, kept_again=again)
+    return replace(result, kept=kept, kept_again=again, log_correction=terms)
 
 
 def check_response(
@@ -106,8 +107,8 @@ def check_response(
     prefix: Sequence[int],
     lm: LanguageModel,
     until: frozenset[int] = frozenset(),
-) -> Response:
-    """Return the response if it keeps the contract that detailed balance requires.
+) -> None:
+    """Raise unless a response keeps the contract that detailed balance requires.
 
     It must keep the prefix, add at least one id, and have at most `L` ids in all, however long the
     prefix is. It may be shorter than `L` only if it ended with an EOS (docs/method.md, "Objects")
@@ -144,7 +145,6 @@ def check_response(
             f"{lm.id} stopped after {n} tokens without an EOS and below its limit of {limit}; "
             "the chain cannot use a response that was cut short elsewhere"
         )
-    return response
 
 
 def check_types(response: Response, lm: LanguageModel) -> None:

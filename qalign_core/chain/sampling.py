@@ -62,8 +62,8 @@ async def score(
         InvalidReward: the RM did not return one finite number.
     """
     reward = check_reward(await rm.score(prompt, response), response, rm)
-    usual = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
-    return ScoredResponse(response, reward, replace(cost or usual, scored=usual.scored))
+    full = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
+    return ScoredResponse(response, reward, replace(cost or full, scored=full.scored))
 
 
 async def draw(

@@ -143,11 +143,10 @@ def rounded(log_p: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What was drawn: the new ids, ln p of each as sampled or nothing, whether EOS ended them."""
+    """What was drawn: the new ids and ln p of each as sampled, or nothing."""
 
     tokens: Sequence[int]
     log_probs: Sequence[float]
-    finished: bool
 
 
 class TemplatedLanguageModel(ABC):

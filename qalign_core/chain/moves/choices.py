@@ -63,7 +63,7 @@ class StepChoices:
         """Return the choices of step `t` of the same chain, with the same memory of entropies."""
         return StepChoices(self._lm, self.prompt_ids, replace(self.address, t=t), self._entropies)
 
-    def _role(self, role: str) -> str:
+    def _claim(self, role: str) -> str:
         if role in self._roles:  # the same address gives the same number again
             raise InvalidSetting(
                 f"the move draws twice in the role {role!r} of one step; give each its own"
@@ -74,7 +74,7 @@ class StepChoices:
     def uniform(self, n: int, role: str = "index") -> int:
         """Draw a whole number, uniform over {0, ..., n-1}."""
         check_count("n of choices.uniform", n, 1)
-        return draw_index(n, self.address.derive_uniform(self._role(role)))
+        return draw_index(n, self.address.derive_uniform(self._claim(role)))
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
         """Draw an index with probability proportional to its weight."""
@@ -83,7 +83,7 @@ class StepChoices:
                 f"choices.weighted got {short_repr(weights)}; give weights >= 0, one at least > 0"
             )
         *bounds, total = accumulate(weights)
-        u = self.address.derive_uniform(self._role(role)) * total
+        u = self.address.derive_uniform(self._claim(role)) * total
         return sum(bound <= u for bound in bounds)
 
     async def extend(
@@ -92,7 +92,7 @@ class StepChoices:
         """Keep the first `kept` ids of `y`; draw the rest, to the end or an id of `until`."""
         check_count("kept of choices.extend", kept, 0)
         prefix, log_probs = y.tokens[:kept], y.log_probs[:kept]
-        seed = self.address.derive(self._role(role))
+        seed = self.address.derive(self._claim(role))
         response = await draw_suffix(
             self._lm, self.prompt_ids, prefix, seed=seed, log_probs=log_probs, until=until
         )

@@ -73,9 +73,9 @@ class _Row:
         """Tokens to read in before the row can decode."""
         return max(0, self.n_start - 1 - self.filled)
 
-    def result(self, finished: bool) -> Any:
+    def result(self) -> Any:
         """Return what the request receives."""
-        return Completion(tuple(self.tokens[self.n_start :]), tuple(self.log_probs), finished)
+        return Completion(tuple(self.tokens[self.n_start :]), tuple(self.log_probs))
 
 
 class _Reading(_Row):
@@ -100,7 +100,7 @@ class _Reading(_Row):
         token = self.tokens[self.first + len(self.log_probs) + 1]
         self.log_probs.append(float(log_p[token]))
 
-    def result(self, finished: bool) -> Any:
+    def result(self) -> Any:
         return list(zip(self.log_probs, self.others, self.entropies, strict=True))
 
 
@@ -217,7 +217,7 @@ class Engine(Worker):
                     continue
                 row.filled = stop
                 if isinstance(row, _Reading) and not row.due:
-                    self._complete(index, row, finished=True)
+                    self._complete(index, row)
                 elif not row.due:
                     self._keep(index, row)
 
@@ -261,9 +261,8 @@ class Engine(Worker):
             row.log_probs.append(log_p)
             if row.on_token is not None:
                 self.call_later(row.job, partial(row.on_token, token))
-            finished = token in self.eos
-            if finished or token in row.until or len(row.log_probs) == len(row.u):
-                self._complete(index, row, finished)
+            if token in self.eos or token in row.until or len(row.log_probs) == len(row.u):
+                self._complete(index, row)
 
     def _draw(self, ready: list[tuple[int, _Row]]) -> dict[int, tuple[int, float]]:
         """The next token of each of these rows, and its ln p."""
@@ -302,11 +301,11 @@ class Engine(Worker):
         filled = [row.tokens[: row.filled] for row in rows]
         return n_equal(min(filled), max(filled))  # the others lie between these two in order
 
-    def _complete(self, index: int, row: _Row, finished: bool) -> None:
+    def _complete(self, index: int, row: _Row) -> None:
         self._keep(index, row)
         self.n_processed += row.filled - row.reused
         self.n_reused += row.reused
-        self.finish(row.job, row.result(finished))
+        self.finish(row.job, row.result())
         del self._rows[index]
 
     def _keep(self, index: int, row: _Row) -> None:

@@ -280,7 +280,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
                 f"or {most} ids were asked for"
             )
         if log_probs is None:
-            return Completion(tuple(new), (), new[-1] in self.eos)
+            return Completion(tuple(new), ())
         if not (isinstance(log_probs, list) and len(log_probs) == len(new)):
             raise TransientError(f"other than a log-probability for each of {len(new)} ids")
         if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
@@ -288,7 +288,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
                 f"{address} returned {short_repr(log_probs)} where log-probabilities were "
                 "expected; look at the server's log"
             )
-        return Completion(tuple(new), tuple(log_probs), new[-1] in self.eos)
+        return Completion(tuple(new), tuple(log_probs))
 
 
 class RetokenisedLanguageModel(ServedLanguageModel):
@@ -334,7 +334,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
                     "ended; use a server that takes token ids"
                 )
             n_requests += 1
-        return Completion(new, (), finished)
+        return Completion(new, ())
 
     def probe(self) -> None:
         """Draw one token as text."""
