@@ -193,6 +193,32 @@ async def test_a_link_has_the_state_of_its_own_page_only_and_the_ring_of_focus_i
         await page.keyboard.press("Tab")
 
 
+async def test_back_and_forward_lead_through_the_pages_that_were_looked_at(visit, toy_app):
+    page = await visit(f"{toy_app}?step=3")
+    chosen = "document.querySelector('#tab-{}-button').ariaSelected === 'true'"
+    for name in ("compare", "results", "lab"):
+        await page.click(f"#tab-{name}-button")
+        await shows(page, f"location.search.startsWith('?tab={name}')")
+    for name in ("results", "compare", "watch"):
+        await page.go_back()
+        await shows(page, chosen.format(name))
+    await shows(page, "location.search === '?step=3'")
+    await page.go_forward()
+    await shows(page, chosen.format("compare"))
+    before = await page.evaluate("history.length")
+    await page.click("#tab-learn-button")  # in the place of what was ahead
+    await shows(page, "location.search === '?tab=learn'")
+    assert await page.evaluate("history.length") == before - 1
+
+
+async def test_the_example_of_moves_is_shown_as_it_is_typed(visit, toy_app):
+    page = await visit(toy_app)
+    for name in ("watch", "compare"):
+        await page.click(f"#tab-{name}-button")
+        hint = page.locator(f"#{name}-move")
+        assert "such as suffix+block(:)" in await hint.text_content()
+
+
 async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
     # in a window in which Gradio would hide tabs that have no room
     page = await visit(f"{toy_app}?tab=learn", width=320)

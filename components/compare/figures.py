@@ -16,7 +16,7 @@ from qalign_study.measure.curves import Point
 from qalign_study.measure.mixture import fit_mixture, tilt
 from qalign_study.measure.record import Measure
 from qalign_study.sets.generated import WritingTask, constraints
-from qalign_study.sheet.words import number
+from qalign_study.sheet.words import number, quantity
 
 MEASURES: dict[Measure, str] = {
     "right": "probability of the right answer",
@@ -95,13 +95,19 @@ def _histogram_rows(comparison: Comparison, cut: Cut) -> list[_HistogramRow]:
     plain = [o for o in results if o not in of_chain and o not in weighted]
     weighted_title = "The same, weighted: {:.1f} effective samples"
     return [
-        (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), plain),
+        (
+            f"{quantity(len(pool), 'sample')} of the model alone",
+            GREY,
+            pool,
+            [1.0] * len(pool),
+            plain,
+        ),
         *(
             (weighted_title.format(o.effective), colour(o.method), pool, o.decision.weights, [o])
             for o in weighted
         ),
         (
-            f"{len(states):,} states of the chain, repeats counted",
+            f"{quantity(len(states), 'state')} of the chain, repeats counted",
             colour("chain"),
             states,
             [1.0] * len(states),

@@ -22,7 +22,7 @@ BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples":
 IN_A_ROW = 3
 """Settings side by side."""
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
-IDLE = Status("idle", "A recorded comparison is shown. Press Compare to draw a new one.")
+IDLE = Status("idle", "A recorded comparison is shown. Press Compare to draw it live.")
 
 PANEL = """
 const host = element.querySelector(".qc-host");

@@ -43,6 +43,7 @@ from qalign_study.sheet.words import (
     number,
     percent,
     percents,
+    quantity,
     si,
     standing,
     target_of,
@@ -95,8 +96,8 @@ def view(
     n_states = len(comparison.trace.steps)
     planned = header.run.chains * (header.run.steps + 1)
     progress = (
-        f"{_count(n_states, 'chain state')} of {max(planned, n_states):,}, "
-        f"{_count(len(comparison.pool), 'independent sample')}; seed {header.run.seed}"
+        f"{quantity(n_states, 'chain state')} of {max(planned, n_states):,}, "
+        f"{quantity(len(comparison.pool), 'independent sample')}; seed {header.run.seed}"
     )
     return json.dumps(
         {
@@ -138,7 +139,7 @@ def level_line(comparison: Comparison, results: Sequence[Outcome], budget: Budge
     unit = comparison.header.meter.unit
     apart = abs(chain.spent - pool.spent) / max(pool.spent, 1)
     spent = f"{si(chain.spent, unit)} against {si(pool.spent, unit)}"
-    sides = f"{_count(chain.n, 'chain state')} and {_count(pool.n, 'independent sample')}"
+    sides = f"{quantity(chain.n, 'chain state')} and {quantity(pool.n, 'independent sample')}"
     if budget == "samples":
         return f"Equal samples: {sides}. The compute is not equal: {spent}."
     each = number(chain.spent * pool.n / (chain.n * max(pool.spent, 1)), 2)
@@ -182,8 +183,8 @@ def _out_of_reach(comparison: Comparison, results: Sequence[Outcome]) -> str:
     if not of[chain_vote.id].correct or any(map(comparison.problem.is_right, answers)):
         return ""
     return (
-        f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can "
-        f"be right. {SURVIVE}."
+        f" None of the {quantity(pool.n, 'sample')} is right, so no rule that chooses among them "
+        f"can be right. {SURVIVE}."
     )
 
 
@@ -285,18 +286,18 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         score = decision.scores[decision.index] if decision.index is not None else 0.0
         blind = unread([sample.response.text for sample in comparison.pool])
         return (
-            f"Of {_count(n, what)}, this text shares the most words with the others{weighted}: "
+            f"Of {quantity(n, what)}, this text shares the most words with the others{weighted}: "
             f"mean ROUGE-1 {fixed(score)}.{f' {blind}.' * bool(blind)}"
         )
     if decision.answer is None:
-        return f"None of the {_count(n, what)} states an answer, so there is no vote."
+        return f"None of the {quantity(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]
     if outcome.rule.is_weighted:
         run, its_own = comparison.header.run, not outcome.rule.aims
         weight = ["exp(reward / β)"] * run.has_reward + ["p^(sharpness − 1)"] * (run.sharpness != 1)
         weight_rule = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (
-            f"Each of {_count(n, what)} {'has a weight' if its_own else weight_rule}: "
+            f"Each of {quantity(n, what)} {'has a weight' if its_own else weight_rule}: "
             f"{percent(share)} of the weight is on {decision.answer}."
         )
     votes = round(share * n)
@@ -305,7 +306,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if tied:
         more = ", tied with another answer: the first to appear wins"
     say = "says" if votes == 1 else "say"
-    return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
+    return f"{votes:,} of {quantity(n, what)} {say} {decision.answer}{more}."
 
 
 def _without_votes(rule: Rule) -> str:
@@ -321,7 +322,9 @@ def _taken_draw(outcome: Outcome, what: str) -> str:
     rule, decision, n = outcome.rule, outcome.decision, outcome.n
     if not rule.maximizes:
         assert decision.chosen is not None, "one of the draws is taken"
-        return f"One of {_count(n, what)} is taken; its reward is {number(decision.chosen.reward)}."
+        return (
+            f"One of {quantity(n, what)} is taken; its reward is {number(decision.chosen.reward)}."
+        )
     top = sorted(decision.scores, reverse=True)[:2]
     if len(top) < 2:
         return f"The only {what} has {rule.maximizes} {number(top[0])}."
@@ -351,7 +354,7 @@ def _votes(
     ]
     rest = sum(share for _, share in shares[MAX_BARS:])
     if rest > 0:
-        bars.append(_rest_bar(_count(len(shares) - MAX_BARS, "other"), rest))
+        bars.append(_rest_bar(quantity(len(shares) - MAX_BARS, "other"), rest))
     silent = 1.0 - sum(share for _, share in shares)
     if silent > 1e-9:
         bars.append(_rest_bar("no answer", silent))
@@ -452,7 +455,3 @@ def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
     agree = agreement(_rewards(comparison, cut))
     verdict = "" if agree.is_mixed or agree.rhat is None else ", not yet"
     return ["R-hat", f"{agree}{verdict}", describe_mixing(agree)]
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

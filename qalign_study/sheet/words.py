@@ -142,6 +142,11 @@ def percents(shares: Sequence[float]) -> list[str]:
     return [in_whole_percent(share / whole) for share in shares]
 
 
+def quantity(n: int, noun: str) -> str:
+    """A count and its noun, which takes an s in the plural."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def number(value: float, digits: int = 3, *, padded: bool = False) -> str:
     """Format a number as all pages do: significant digits, or all before the point.
 

@@ -48,7 +48,8 @@ test("only nothing is 0%, only everything 100%, and equal counts have equal shar
   assert.deepEqual(percents([59, 1, 1]), ["97%", "2%", "2%"]);
   assert.deepEqual(percents([1, 1, 1]), ["33%", "33%", "33%"]);
   assert.deepEqual(percents([999, 1, 0]), [">99%", "<1%", "0%"]);
-  assert.deepEqual([0.004, 0.005, 0.994, 0.996, 1].map(percent), ["<1%", "1%", "99%", ">99%", "100%"]);
+  const shares = [0.004, 0.005, 0.994, 0.996, 1];
+  assert.deepEqual(shares.map(percent), ["<1%", "1%", "99%", ">99%", "100%"]);
   assert.deepEqual([percents([5]), percents([0, 0])], [["100%"], ["0%", "0%"]]);
 });
 

@@ -42,9 +42,9 @@ export function river(tools) {
     h("summary", "The same as a table"));
   const hint = h("p.hint", "All texts of the run, from their first word on: where two differ, the ",
     term("tree", "tree"), " branches. The width of a branch shows the time that the chain has "
-      + "spent on texts that begin this way: dark up to this step, pale after it. Dashed lines are "
-      + "proposals that were ", term("rejected"), ". Press a branch to go to its steps; pinch to "
-      + "see it larger.");
+      + "spent on texts that begin this way: strong up to this step, faint after it. Dashed "
+      + "lines are proposals that were ", term("rejected"), ". Press a branch to go to its steps; "
+      + "pinch to see it larger.");
   const nodes = [hint, sizes, window_, branchNote, spoken, table];
 
   /** @type {Tree} */

@@ -28,10 +28,10 @@ export function drawLineage({ chain, seen }) {
     text.append(h("span.tok.age", { style, title }, visible(step.pieces[j])));
   });
   const old = by.filter((k) => k === by[0]).length;
-  const hint = "The current text, with the step that wrote each part (small numbers; darker is "
-    + `more recent). ${many(old, "token")} of ${by.length} still ${old === 1 ? "comes" : "come"} `
-    + `from step ${by[0]}. An early `
-    + "token is only rewritten when the cut falls before it, and few cuts do: that is why chains "
+  const hint = "The current text, with the step that wrote each part (small numbers; the stronger "
+    + `the colour, the more recent). ${many(old, "token")} of ${by.length} still `
+    + `${old === 1 ? "comes" : "come"} from step ${by[0]}. An early token `
+    + "is only rewritten when the cut falls before it, and few cuts do: that is why chains "
     + "mix slowly.";
   return [h("p.hint", hint), text];
 }

@@ -35,10 +35,11 @@ export function tokensTab(tools) {
   const text = shadedText("The proposal, token by token. Arrow keys move along it.");
   const strip = h("div.surprise");
   const cutNote = h("p.hint");
-  const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
-    + "it ", term("surprise", "surprised"), " the model. Point at one to see the alternatives. "
-    + "A suffix move cuts at every token with equal probability. Where the model is sure, it "
-    + "usually writes the same tokens again, so most proposals first differ where it is unsure.");
+  const hint = h("p.hint", "The ", term("proposed"), " of this step; the stronger a token’s "
+    + "colour, the more it ", term("surprise", "surprised"), " the model. Point at one to see the "
+    + "alternatives. A suffix move cuts at every token with equal probability. Where the model is "
+    + "sure, it usually writes the same tokens again, so most proposals first differ where it is "
+    + "unsure.");
   const nodes = [hint, ...text.nodes, strip, cutNote];
   const isNew = differs();
   let waiting = 0;

@@ -120,14 +120,14 @@ const skip = button("quiet", { onclick: () => close() });
 const panel = h("aside.panel", {
   aria: "Lesson",
   onkeydown: (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Escape") close();
+    if (event.key === "Escape") close(); // in its fields too
   },
 }, h("div.head", h("p", called, tagline), count, bar),
 h("div.body", h("div.words", { "aria-live": "polite" }, title, text, room), question, status,
   learnt, onward),
 h("div.foot", live, back, unsaid, next, skip, never));
 
-document.addEventListener("keydown", onArrow);
+document.addEventListener("keydown", onKey);
 
 /** Return a function that is true as long as this stop of this lesson is shown. */
 function whetherHere() {
@@ -194,15 +194,17 @@ async function open(name, focus = true, wanted = 0) {
 }
 
 /**
- * Arrows turn the stops where nothing else has them: no field, no player, not the browser.
+ * Arrows turn the stops, and Escape skips the first pass, where nothing else has them: no field,
+ * no player, not the browser.
  * @param {KeyboardEvent} event
  */
-function onArrow({ key, altKey, ctrlKey, metaKey, defaultPrevented }) {
+function onKey({ key, altKey, ctrlKey, metaKey, defaultPrevented }) {
   const at = document.activeElement;
   const free = at === document.body || (panel.contains(at) && !at?.matches("input"));
   if (!lesson || !free || altKey || ctrlKey || metaKey || defaultPrevented) return;
   if (key === "ArrowRight" && !next.hidden) next.click();
   else if (key === "ArrowLeft") back.click();
+  else if (key === "Escape" && isFirstPass() && panel.isConnected) close();
 }
 
 /** @param {boolean} [forGood] */

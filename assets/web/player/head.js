@@ -17,7 +17,7 @@ export function headLines() {
   const isNew = differs();
   return {
     node: h("div.problem", { "data-stage": "problem" }, problem,
-      h("p.top", origin, " ", facts, " ", state, models)),
+      h("p.top", origin, " ", state, facts, models)),
     /**
      * Show what the run is called, and a problem that waits for one.
      * @param {ShownRun} run
@@ -43,9 +43,10 @@ export function headLines() {
         `seed ${seed}`, graderName(header));
       put(models, ` · ${modelName("lm", header.lm)} · ${modelName("rm", header.rm)}`);
       put(prompt, visible(promptText(header.prompt)));
-      if (end?.reason === "failed") put(state, `· failed: ${visible(end.message)}`);
-      else if (isStopped || end?.reason === "stopped") put(state, `· stopped after ${steps}`);
-      else put(state, isFinished ? "" : `· ${steps} drawn`);
+      // first, as the line is cut where it has no room
+      if (end?.reason === "failed") put(state, `failed: ${visible(end.message)} · `);
+      else if (isStopped || end?.reason === "stopped") put(state, `stopped after ${steps} · `);
+      else put(state, isFinished ? "" : `${steps} drawn · `);
       return true;
     },
   };

@@ -238,7 +238,7 @@ export function answersPanel(compare) {
 }
 
 /** @param {number} n */
-const tokenCount = (n) => `${n.toLocaleString("en")} tokens`;
+const tokenCount = (n) => (n === 1 ? "1 token" : `${n.toLocaleString("en")} tokens`);
 
 /** The last step whose rewrite is written. @param {View} view */
 const writtenTo = ({ t, phase, seen }) => (phase >= WRITTEN ? t : seen);

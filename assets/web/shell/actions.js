@@ -59,6 +59,7 @@ export function openTrace(player, opened) {
       opened();
     } catch (error) {
       player.tell(`This file was not opened. ${/** @type {Error} */ (error).message}`);
+      document.querySelector(".qp-note")?.scrollIntoView({ block: "nearest" });
     }
   });
 }

@@ -1,6 +1,6 @@
 /* The address bar follows the open page: it has that page's state, and no other's. */
-import { isChosen } from "../page.js";
-import { PAGES, linkTo, pageOf, partsOf } from "./links.js";
+import { isChosen, openPage } from "../page.js";
+import { LESSON, PAGES, linkTo, pageOf, partsOf } from "./links.js";
 
 /** @typedef {import("./links.js").Page} Page */
 /** @typedef {import("./links.js").Parameters} Parameters */
@@ -24,16 +24,27 @@ function follow() {
   if (waiting || !followed) return;
   waiting = window.setTimeout(() => {
     waiting = 0;
-    if (link() !== window.location.href) {
-      window.history.replaceState(window.history.state, "", link());
+    // of the page that this entry was made for: another may be chosen, and its word not be here
+    const address = linkTo(window.location.href, open, parts);
+    if (address !== window.location.href) {
+      window.history.replaceState(window.history.state, "", address);
     }
   }, PACE);
 }
 
-/** The pages have been asked for: the address follows from now on, from the page of the link. */
-export function begin() {
+/**
+ * The pages have been asked for: the address follows from now on, and Back from one page to another
+ * leads to the first one. The stops of a lesson turn pages too, without entries of their own.
+ * @param {Page | null} page the first one, unless another is open already
+ */
+export function begin(page) {
   followed = true;
-  turnTo(linkedPage ?? open);
+  open = page ?? open;
+  follow();
+  window.addEventListener("popstate", () => {
+    open = pageOf(new URLSearchParams(window.location.search)) ?? "watch";
+    openPage(open);
+  });
 }
 
 /**
@@ -41,6 +52,10 @@ export function begin() {
  * @param {Page} page
  */
 export function turnTo(page) {
+  if (!isChosen(page)) return; // left again: this word came late
+  if (followed && page !== open && !parts.all[LESSON]) {
+    window.history.pushState(window.history.state, "", linkTo(window.location.href, page, parts));
+  }
   open = page;
   follow();
 }

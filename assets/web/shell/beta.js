@@ -94,6 +94,10 @@ export function betaSlider(element, props, trigger, server, watch, rewards) {
   });
   slider.addEventListener("change", () => change(Number(slid().toPrecision(3))));
   box.addEventListener("change", () => change(Number(box.value)));
+  box.addEventListener("input", () => { // also of the number that it held before
+    fault = "";
+    show(Number(props.value));
+  });
   watch("value", () => {
     fault = "";
     refresh();

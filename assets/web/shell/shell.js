@@ -357,12 +357,12 @@ export const QAlignShell = {
    */
   open(first) {
     follow();
-    begin();
+    const page = linkedPage ?? (first === "watch" || window.location.search ? null : first);
+    begin(page);
     for (const page of /** @type {Page[]} */ (["watch", "compare"])) {
       if (!document.querySelector(`#${page}-stop[aria-disabled]`)) enableStop(page, false);
     }
-    if (linkedPage) openPage(linkedPage);
-    else if (first !== "watch" && !window.location.search) openPage(first);
+    if (page) openPage(page);
   },
   page: turnTo,
   release,
