@@ -140,6 +140,7 @@ def test_every_long_command_is_read_up_to_its_models(
     monkeypatch.setattr(shared, "models_of", load)
     # extras, which tests/train and tests/ifeval try
     monkeypatch.setattr("qalign_study.commands.train_rm.check_installed", lambda: None)
+    monkeypatch.setattr("qalign_core.models.loading.load_text", lambda base: None)
     monkeypatch.setattr(Instructions, "verdicts", lambda *_: [True])
     for line in LONG:
         # generated sets take long to draw
@@ -160,24 +161,25 @@ def test_the_problem_set_that_is_shown_is_one() -> None:
     assert not text.is_right("The hat has a cat.")
 
 
-def test_the_registry_that_is_shown_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = [block for language, block in BLOCKS if language == "toml" and "[[lm]]" in block]
-    (folder / "own.toml").write_text(block)
+def test_the_registries_that_are_shown_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block for language, block in BLOCKS if language == "toml" and "[[lm]]" in block]
+    (folder / "own.toml").write_text("\n".join(blocks))
     save(folder / "my-model", "llama", max_position_embeddings=2048)
-    save(folder / "base-model", "llama")
-    (folder / "base-model" / "chat_template.jinja").unlink()
-    (rule,) = re.findall(r"# (def short.*)", block)
+    for name in ("base-model", "gemma-base"):
+        save(folder / name, "llama", max_position_embeddings=2048)
+        (folder / name / "chat_template.jinja").unlink()
+    (rule,) = re.findall(r"# (def short.*)", "".join(blocks))
     (folder / "rules.py").write_text(rule)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("QALIGN_REGISTRY", "own.toml")
     registry.entries.cache_clear()
     try:
         assert registry.load_reward_model("short-and-good").id == "short-and-good"
-        for lm in ("mine", "base"):
+        for lm in ("mine", "base", "gemma3-270m"):
             command = f"run --lm {lm} --rm short --prompt Hi --steps 2 --max-new-tokens 8 --quiet"
             assert main(command.split()) == 0
     finally:
-        for lm in ("mine", "base"):
+        for lm in ("mine", "base", "gemma3-270m"):
             registry.unload(lm)
         monkeypatch.delenv("QALIGN_REGISTRY")
         registry.entries.cache_clear()

@@ -371,7 +371,12 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
         assert sets.path(old) == by_name[today]
     assert sets.path("../x") == by_name[sets.first]
     ifeval = groups["Pretrained models: IFEval, with its checkers or a weak reward model"]
-    assert [*ifeval.values()] == ["ifeval", "ifeval-gemma", "ifeval-trained"]
+    assert [*ifeval.values()] == [
+        "ifeval",
+        "ifeval-gemma",
+        "ifeval-gemma-trained",
+        "ifeval-trained",
+    ]
     assert sorted(name for group in groups.values() for name in group.values()) == sorted(by_name)
     ahead = [title for title in groups if "the chain is ahead" in title]
     assert ahead == list(groups)[1:2]
