@@ -593,7 +593,7 @@ async def test_the_address_follows_the_recorded_run_and_traces_are_saved_opened_
         else:
             await page.wait_for_selector(".qp-note:not([hidden])")
             assert "was not opened" in await page.inner_text(".qp-note")
-            assert (await page.locator(".qp-note").bounding_box())["y"] >= 0  # on the screen
+            assert (await page.locator(".qp-note").bounding_box())["y"] > -1  # on the screen
             assert await page.evaluate(f"{API}.position.last") == 6
     # a hostile prompt and file stay text
     await page.click("#watch-settings")
