@@ -32,8 +32,8 @@ BUDGET = 2
 
 
 KINDS = (
-    *(f"in_distribution{kind}" for kind in ("", "-power", "-sharp", "-weak")),
-    *("inventory-block", "inventory-entropy", "long", "writing"),
+    *(f"in_distribution{kind}" for kind in ("", "-entropy", "-power", "-sharp", "-weak")),
+    *("inventory-block", "long", "writing"),
 )
 """Each target, reward and move, and each kind of text; the rest have other problems or numbers."""
 EACH_SET = [
