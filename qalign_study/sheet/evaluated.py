@@ -53,6 +53,7 @@ OTHER_RUNS = {
     "share": "four fifths of the steps rewrite one block",
     "entropy": "cuts where the model is unsure",
     "gemma": "Gemma 3 270M, pretrained",
+    "gemma-trained": "Gemma 3 270M, pretrained, with a trained reward model",
 }
 """The endings of files with another target or move, and their names on the page."""
 IN_INT8 = ("forms@9001", "ifeval", "forms-gemma")
