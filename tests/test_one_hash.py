@@ -203,10 +203,17 @@ async def test_on_the_pages(alone: Trace, page: str) -> None:
 
 
 @pytest.mark.recorded
-@pytest.mark.parametrize("run", ["watch", pytest.param("beyond", marks=pytest.mark.more)])
-async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str) -> None:
+@pytest.mark.parametrize(
+    ("run", "n"),
+    [
+        ("watch", 128),
+        pytest.param("watch", None, marks=pytest.mark.more),
+        pytest.param("beyond", None, marks=pytest.mark.more),
+    ],
+)
+async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str, n: int | None) -> None:
     trace = load_trace(ASSETS / "runs" / f"{run}.jsonl")
-    steps = trace.steps[:128]
+    steps = trace.steps[:n]
     texts = [step.proposal.response for step in steps] + [s.response for s in trace.pool[:16]]
     rng, rewards = random.Random(0), list[list[float]]()
     for k in range(2):  # what is kept of the texts before decides where each is read on
