@@ -16,6 +16,7 @@ from qalign_core.models.chat import Text
 from qalign_core.models.local import llama_net as net_llama
 from qalign_core.models.local import net_selection as nets
 from qalign_core.models.local.engine import HFLanguageModel
+from qalign_core.models.local.rows import attend
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.run import Sampling
 
@@ -178,6 +179,23 @@ def test_with_wide_heads_a_long_prompt_has_the_same_bits_however_it_is_read(
             reads.append(net.copy_out(0, 0, len(ids)).clone())
     assert net.exact
     assert all(torch.equal(reads[0], read) for read in reads[1:])
+
+
+@pytest.mark.parametrize("head_dim", [32, 64])
+def test_attention_has_the_same_bits_however_many_positions_are_hidden_behind_its_own(head_dim):
+    """Otherwise rows need constant shapes, and a step takes as long as one with all rows in use."""
+    draw = torch.Generator().manual_seed(head_dim)
+    q = torch.randn((4, 2, 3, head_dim), generator=draw)
+    k = torch.randn((4, 2, head_dim, 528), generator=draw)
+    v = torch.randn((4, 2, 528, head_dim), generator=draw)
+    for own in (8, 44, 172, 300, 428):
+        mask = torch.full((8, 1, 528), -torch.inf)
+        mask[..., :own] = 0.0
+        first, *others = (
+            attend(q, k[..., :length], v[:, :, :length], mask[..., :length], head_dim**-0.5)
+            for length in (-(-own // 16) * 16, 448, 528)
+        )
+        assert all(torch.equal(first, other) for other in others)
 
 
 def n_resident(tensor):

@@ -27,7 +27,8 @@ from torch import Tensor
 QUANTUM = 16  # the attended length is a multiple of this
 MIN_ROWS = 4  # fewer rows take other kernels (matrix times vector), which round otherwise
 
-AT_ONCE = 2**14  # numbers of one head's values that are added up in one product; see `_attend`
+# numbers, and positions, of one head's values that are added up in one product; see `_attend`
+AT_ONCE, POSITIONS_AT_ONCE = 2**14, 256
 HUGE_PAGE = 2**21  # bytes
 
 
@@ -279,8 +280,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     # One product over all positions may divide its sum at a place that depends on the length: with
-    # 256 numbers a position, position 168 had other bits at length 192 than at 240 on an AMD EPYC.
+    # 256 numbers a position, position 168 had other bits at length 192 than at 240 on an AMD EPYC,
+    # and with 32 numbers, position 300 at length 304 than at 528 on an Intel Xeon with AMX.
     part = max(1, AT_ONCE // (v.shape[-1] * QUANTUM)) * QUANTUM
+    part = min(part, POSITIONS_AT_ONCE)
     p = torch.softmax(torch.baddbmm(mask, q, k, alpha=scale), -1)
     mixed = torch.bmm(p[..., :part], v[:, :part])
     for start in range(part, v.shape[1], part):
