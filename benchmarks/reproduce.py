@@ -37,7 +37,8 @@ SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_di
 async def draw_again(shipped: Results, n_problems: int, budget: int, folder: Path) -> Results:
     """Evaluate the first problems of a results file again, into a folder."""
     header = shipped.header
-    lm = load_language_model(header.run.lm, sampling=header.run.sampling, rows=128)
+    rows = min(128, 4 * n_problems)  # on some processors a step computes all of them, used or not
+    lm = load_language_model(header.run.lm, sampling=header.run.sampling, rows=rows)
     rm = load_reward_model(header.run.rm)
     for name, model, expected in (
         ("language", lm, header.lm_revision),

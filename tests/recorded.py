@@ -225,7 +225,10 @@ def _nearest(trace: Trace, draw: Step | ScoredResponse, k: int, differ: Collecti
         return abs(math.exp(draw.log_u) - math.exp(draw.log_alpha))
     away = math.inf
     for p, u, token in _draws(trace, ids, at, first):
-        away = min(away, *(distance(p, u, t) for t in range(len(p)) if t != token and p[t]))
+        others, high = np.array(p) > 0, np.cumsum(p)
+        others[token] = False
+        distances = np.maximum(high - p - u, u - high).clip(0)  # as `distance`, of all tokens
+        away = min(away, *distances[others])
     return away
 
 

@@ -216,10 +216,10 @@ def draw(tmp_path_factory):
     """What the first problems of a shipped set are, drawn again: shipped, redrawn and traces."""
 
     @cache
-    def draw_first(path: Path, problems: int, budget: int = BUDGET):
+    def draw_first(path: Path, problems: int):
         folder = tmp_path_factory.mktemp("drawn")
         shipped = unpack(path)
-        redrawn = asyncio.run(draw_again(shipped, problems, budget, folder))
+        redrawn = asyncio.run(draw_again(shipped, problems, BUDGET, folder))
         return shipped.records, redrawn.records, dict(traces_of(folder, problems))
 
     return draw_first
@@ -236,7 +236,7 @@ def test_shipped_results_begin_with_what_is_drawn_again(path: Path, problems: in
 
 @pytest.mark.recorded
 def test_results_that_differ_in_one_draw_are_others(draw, monkeypatch):
-    (shipped, *_), (redrawn,), traces = draw(ASSETS / "results" / "inventory-block.zip", 1, 3)
+    (shipped, *_), (redrawn,), traces = draw(ASSETS / "results" / "inventory-block.zip", 1)
     trace = traces[0]
     law = cache(partial(recorded._draws, trace))
     monkeypatch.setattr(recorded, "_draws", lambda of, *how: law(*how))
@@ -245,7 +245,7 @@ def test_results_that_differ_in_one_draw_are_others(draw, monkeypatch):
 
     def but(name: str, by: float) -> Record:
         values = np.array(getattr(redrawn, name))
-        values[1] += by
+        values[1 if name.startswith("chain") else 0] += by  # one of two samples is left
         return replace(redrawn, **{name: values})
 
     alone = {"pool_reward": 2e-3, "chain_reward": -2e-3, "chain_correction": 1.0}
