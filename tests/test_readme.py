@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import gradio
 import numpy as np
 import pytest
 import yaml
@@ -104,6 +105,7 @@ def test_every_command_and_every_python_block_runs(
             assert end.value.code in (None, 0), f"{text}: {capsys.readouterr().err}"
         else:
             exec(compile(text, "block", "exec"), {"__name__": "__main__"})
+            gradio.close_all()  # eight idle servers make the process seven times slower
         assert capsys.readouterr().out.strip(), text
 
 
