@@ -219,6 +219,28 @@ async def test_the_example_of_moves_is_shown_as_it_is_typed(visit, toy_app):
         assert "such as suffix+block(:)" in await hint.text_content()
 
 
+async def test_what_is_too_long_is_refused_and_not_cut(watch):
+    page, paste = watch, "(text) => document.execCommand('insertText', false, text)"
+    await page.evaluate("QAlignShell.turn('watch')")
+    status = "#watch .q-status[data-state=failed]"
+    for name, text, sentence in (
+        ("seed", "1" * 21, "Seed must be between"),
+        ("prompt", "x" * 4001, "Problem has 4,001 characters; 4,000 at most"),
+    ):
+        await page.click("#watch-settings")
+        box = page.locator(f"#watch-{name} :is(textarea, input)").first
+        await box.click()
+        await page.keyboard.press("Control+A")
+        await page.evaluate(paste, text)
+        assert await box.input_value() == text
+        await page.keyboard.press("Escape")
+        await page.click("#watch-run")
+        await reads(page, status, sentence)
+        await page.click("#watch-settings")
+        await box.fill("" if name == "seed" else "Tom has 2 eggs. How many?")
+        await page.keyboard.press("Escape")
+
+
 async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
     # in a window in which Gradio would hide tabs that have no room
     page = await visit(f"{toy_app}?tab=learn", width=320)

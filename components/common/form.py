@@ -143,16 +143,17 @@ class RunForm:
         options["info"] = metadata["help"]
         if metadata["choices"]:
             return gr.Dropdown(list(metadata["choices"]), value=value, filterable=False, **options)
-        cap = getattr(self.runs.limits, metadata["cap"]) if metadata["cap"] else None
         if name == "prompt":
             options["info"] = (
                 "The 0.9M model was trained on such story problems and short writing tasks."
             )
-            return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **options)
-        if kind is str:
-            return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **options)
+            return gr.Textbox(value, lines=4, max_lines=8, **options)
+        if kind is str:  # of any length: what a browser cuts, nobody is told of
+            return gr.Textbox(value or "", lines=1, **options)
         if name in SLIDERS:
-            most = metadata["max"] if cap is None else min(metadata["max"], cap)
+            most = metadata["max"]
+            if metadata["cap"]:
+                most = min(most, getattr(self.runs.limits, metadata["cap"]))
             return gr.Slider(metadata["min"], most, value=value, step=SLIDERS[name], **options)
         # neither bounds nor precision: Gradio would round, and refuse in words of its own
         return gr.Number(value, **options)

@@ -92,7 +92,6 @@ def page(
         "left_out": sum(map(is_read_by_file, own)),
         "models": models,
         "members": caps.members,
-        "text": caps.text,
     }
     before, behind = _page_ends()
     return before + json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c") + behind

@@ -63,7 +63,6 @@ def build_drawer(form: RunForm, sets: Iterable[str]) -> Drawer:
             info="the same seed and settings give everybody the same run; "
             "the status line shows the seed",
             placeholder="new for each run",
-            max_length=20,
             elem_id="watch-seed",
         )
         form.add("chains")

@@ -48,7 +48,7 @@ function mount(element, player, { run, problems, files, worker }) {
   let next = 0; // of the problems
   const status = h("p.status", { role: "status" }, "This page draws new runs without a network.");
   const prompt = h("textarea.prompt", { aria: "Problem", rows: 2, required: true,
-    maxlength: 4000, oninput: () => {
+    oninput: () => {
       reference = null; // nobody knows the answer to a changed problem
     } }, run.prompt);
   const inputs = NUMBERS.map(([name, label, range]) => {

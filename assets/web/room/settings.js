@@ -17,7 +17,6 @@ import { ask, reasonOf } from "./net.js";
  * @property {Record<"lm" | "rm", Record<string, Model>>} models by kind and id
  * @property {number} left_out problems that a room does not offer
  * @property {number} members
- * @property {number} text characters of a problem
  */
 
 const CLASS = 30; // members, for the pace that is stated before a room opens
@@ -35,12 +34,12 @@ const excerpt = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}…
  *   lm: string, rm: string }) => Promise<void>} done
  * @param {...HTMLElement} first the fields above the problem
  */
-export function settings({ problems, left_out: leftOut, text, models }, label, done, ...first) {
+export function settings({ problems, left_out: leftOut, models }, label, done, ...first) {
   const select = h("select", { id: "room-problems", onchange: () => take(Number(select.value)) },
     ...problems.map(({ prompt }, k) => h("option", { value: k }, excerpt(prompt))),
     h("option", { value: -1 }, "a problem of your own"));
-  const prompt = h("textarea", { id: "room-prompt", rows: 3, maxlength: text, oninput: own });
-  const answer = h("input", { id: "room-answer", maxlength: 40, oninput: own });
+  const prompt = h("textarea", { id: "room-prompt", rows: 3, oninput: own });
+  const answer = h("input", { id: "room-answer", oninput: own });
   const beta = h("input", { id: "room-beta", type: "number", step: "any", min: 0.001 });
   const lm = menu("lm", models.lm, describe);
   const rm = menu("rm", models.rm, () => {
