@@ -20,6 +20,7 @@ from components.room.service import RoomService
 from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.chain.chain import run_chain
+from qalign_core.chain.checks import check_reward
 from qalign_core.chain.concurrent import sample_iid
 from qalign_core.chain.merging import collect, gather, merge
 from qalign_core.errors import EngineError, InvalidReward, ModelLoadError
@@ -160,8 +161,11 @@ async def test_a_reward_may_be_any_finite_number(value):
 )
 @pytest.mark.filterwarnings("error")
 async def test_a_reward_that_is_no_finite_number_is_refused(value):
+    response = Response((), "", finished=True)
     with pytest.raises(InvalidReward, match="one finite number was expected"):
-        await rule_of(value).score("", Response((), "", finished=True))
+        await rule_of(value).score("", response)
+    with pytest.raises(InvalidReward, match="one finite number was expected"):
+        check_reward(value, response, rule_of(0.0))  # of a reward model of any kind
 
 
 def rule_of(value: Any) -> FunctionReward:

@@ -208,7 +208,7 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
         InvalidReward: it is not one finite number; the message quotes the response.
     """
     try:
-        finite = abs(float(reward)) <= HUGE  # the range of numbers in a trace
+        finite = math.fabs(reward) <= HUGE  # the range of numbers in a trace
     except (TypeError, ValueError, OverflowError):
         finite = False
     if not finite:
