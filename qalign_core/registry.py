@@ -26,10 +26,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from qalign_core.assets import ASSETS
-from qalign_core.chain.moves.own import LOADED as OWN_MOVES
-from qalign_core.chain.moves.own import OwnMove
-from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
-from qalign_core.decide.answers.graders import Grader, own_grader
+from qalign_core.chain.moves.own import OWN_MOVES, OwnMove
+from qalign_core.decide.answers.graders import OWN_GRADERS, Grader, own_grader
 from qalign_core.errors import HubUnreachable, ModelLoadError, QAlignError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.gguf_file import is_local

@@ -15,7 +15,7 @@ from traces import with_run
 
 from qalign_core.decide.answers.graders import (
     BUILT_IN,
-    LOADED,
+    OWN_GRADERS,
     canonical_references,
     format_references,
     get_grader,
@@ -101,7 +101,7 @@ def own(tmp_path):
     path = tmp_path / "rules.py"
     path.write_text(OWN)
     yield path
-    LOADED.clear()
+    OWN_GRADERS.clear()
 
 
 def test_every_built_in_extractor_is_a_grader_and_all_compare_alike():
@@ -222,7 +222,7 @@ def test_a_set_names_a_file_beside_it_and_only_the_command_line_runs_it(own, mon
     path = written_set(own.parent)
     with pytest.raises(InvalidTask, match=r"set.jsonl, line 1.*which only the command line runs"):
         load_problems(path)
-    assert not LOADED
+    assert not OWN_GRADERS
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     first, second = load_problems(path, code=True)
@@ -241,7 +241,7 @@ def test_no_link_request_or_trace_runs_a_file(own):
     trace = parse_trace(header_line(TraceHeader(Run(prompt="p", extractor=name))))
     assert grader_of_trace(trace.header.run.extractor) is None
     assert "iframe" in show(trace).markup, "it plays, without answers"
-    assert not LOADED
+    assert not OWN_GRADERS
     load_grader(name)
     with pytest.raises(InvalidSetting, match="extractor must be one of number"):
         Run.read({"prompt": "p", "extractor": name}).check(Limits())  # loaded, and still no setting
@@ -264,7 +264,7 @@ def test_a_folder_keeps_its_grader_and_its_traces_name_it(own, tmp_path):
     draw_results(tmp_path / "out", problems)
     name = problems[0].extractor
     assert load_trace(tmp_path / "out" / "00000.jsonl").header.run.extractor == name
-    LOADED.clear()
+    OWN_GRADERS.clear()
     _, again = read_set(tmp_path / "out", code=True)
     assert again[1].solved_by("IX")
     draw_results(tmp_path / "out", problems)  # goes on: the same run
@@ -354,7 +354,7 @@ def test_the_grader_of_the_documents_prints_what_they_show(tmp_path, monkeypatch
     Path("numbers.jsonl").write_text(rows)
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out == printed
-    LOADED.clear()
+    OWN_GRADERS.clear()
 
 
 def test_an_own_grader_reads_no_thoughts() -> None:

@@ -50,7 +50,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.equality import is_empty
 from qalign_core.decide.answers.extraction import EXTRACTORS
 from qalign_core.decide.answers.graders import (
-    LOADED,
+    OWN_GRADERS,
     Grader,
     get_grader,
     join_references,
@@ -272,7 +272,7 @@ def problem_line(problem: Problem) -> str:
 
 def _loaded(extractor: str, code: Path | None, place: str) -> str:
     """The name of the grader in a Python file, once it is loaded."""
-    if extractor in LOADED:
+    if extractor in OWN_GRADERS:
         return extractor
     if code is None:
         raise InvalidTask(
@@ -280,7 +280,7 @@ def _loaded(extractor: str, code: Path | None, place: str) -> str:
             "command line runs; load it there, or with load_grader in Python"
         )
     here = _beside(code, extractor)
-    return here if here in LOADED else load_grader(here).name
+    return here if here in OWN_GRADERS else load_grader(here).name
 
 
 def _beside(folder: Path, place: str) -> str:

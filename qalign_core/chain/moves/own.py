@@ -52,7 +52,7 @@ class OwnMove:
         return check_result(result, y, self.place)
 
 
-LOADED: dict[str, OwnMove] = {}
+OWN_MOVES: dict[str, OwnMove] = {}
 """The loaded moves of this process, by place."""
 
 
@@ -62,9 +62,9 @@ def own_move(place: str) -> OwnMove:
     Raises:
         ModelContractError: it has not been loaded.
     """
-    if place not in LOADED:
+    if place not in OWN_MOVES:
         raise ModelContractError(
             f"the move {place} is a file of one's own, which only the command line and "
             "`load_move` run; choose suffix, entropy or a mix such as suffix+block(:)"
         )
-    return LOADED[place]
+    return OWN_MOVES[place]

@@ -87,7 +87,7 @@ def format_references(reference: str) -> str:
 
 BUILT_IN = {name: Grader(name, extract) for name, extract in EXTRACTORS.items()}
 """The built-in graders by name."""
-LOADED: dict[str, Grader] = {}
+OWN_GRADERS: dict[str, Grader] = {}
 """Loaded graders from the user's files, by name."""
 
 
@@ -97,7 +97,7 @@ def get_grader(name: str) -> Grader:
     Raises:
         InvalidSetting: there is no such grader, or its file was not loaded in this process.
     """
-    grader = BUILT_IN.get(name) or LOADED.get(name)
+    grader = grader_of_trace(name)
     if grader is not None:
         return grader
     known = ", ".join(BUILT_IN)
@@ -111,7 +111,7 @@ def get_grader(name: str) -> Grader:
 
 def grader_of_trace(name: str | None) -> Grader | None:
     """Return the grader of a trace; None if it has none, or its file was not loaded."""
-    return None if name is None else BUILT_IN.get(name) or LOADED.get(name)
+    return None if name is None else BUILT_IN.get(name) or OWN_GRADERS.get(name)
 
 
 class UserFunction:
