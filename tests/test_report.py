@@ -565,7 +565,7 @@ def _accepted(results: Results) -> float:
     [
         ("smollm2/ifeval-100", 4, "half"),
         ("pretrained/ifeval-trained", 16, "half"),
-        ("pretrained/ifeval-gemma-trained", 16, "a third"),
+        pytest.param("pretrained/ifeval-gemma-trained", 16, "a third", marks=pytest.mark.more),
     ],
 )
 def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers(
@@ -619,7 +619,9 @@ def test_the_states_and_the_misread_forms_are_those_of_the_files() -> None:
     assert f"{(right < 10).sum()} of the {len(right):,} right samples have" in text
 
 
-@pytest.mark.parametrize("name", ["ifeval-trained", "ifeval-gemma-trained"])
+@pytest.mark.parametrize(
+    "name", ["ifeval-trained", pytest.param("ifeval-gemma-trained", marks=pytest.mark.more)]
+)
 def test_with_a_weak_reward_model_no_method_differs_from_one_sample(name) -> None:
     results = unpack(RESULTS / "pretrained" / f"{name}.zip")
     points = {(p.method, p.n): p for p in curves(results)}
@@ -653,7 +655,7 @@ def test_with_a_weak_reward_model_no_method_differs_from_one_sample(name) -> Non
         ("pretrained/forms-gemma", 32),
         pytest.param("forms/gemma-entropy", 32, marks=pytest.mark.more),
         pytest.param("forms/gemma-block", 32, marks=pytest.mark.more),
-        ("pretrained/ifeval-gemma", 16),
+        pytest.param("pretrained/ifeval-gemma", 16, marks=pytest.mark.more),
     ],
 )
 def test_what_is_said_of_a_verifiable_reward_are_the_packed_results_numbers(
