@@ -104,8 +104,11 @@ def test_every_command_and_every_python_block_runs(
                 runpy.run_module(words[2], run_name="__main__", alter_sys=True)
             assert end.value.code in (None, 0), f"{text}: {capsys.readouterr().err}"
         else:
+            before = gradio.Blocks.get_instances()
             exec(compile(text, "block", "exec"), {"__name__": "__main__"})
-            gradio.close_all()  # eight idle servers make the process seven times slower
+            for app in gradio.Blocks.get_instances():
+                if app not in before:
+                    app.close()  # eight idle servers make the process seven times slower
         assert capsys.readouterr().out.strip(), text
 
 
