@@ -23,7 +23,7 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.validation import short_repr
+from qalign_core.validation import is_file_name, short_repr
 
 SUFFIX = "suffix"
 """Name of the paper's move."""
@@ -105,7 +105,7 @@ class Part:
     @property
     def is_own(self) -> bool:
         """True if the move is in a file of the user."""
-        return ".py:" in self.name
+        return is_file_name(self.name)
 
     @property
     def reads_log_probs(self) -> bool:

@@ -23,7 +23,7 @@ from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.messages import format_prompt, messages_of, question_of
 from qalign_core.move_spec import parse_moves
 from qalign_core.target import Target
-from qalign_core.validation import is_text, is_whole, rename_settings, short_repr
+from qalign_core.validation import is_file_name, is_text, is_whole, rename_settings, short_repr
 
 EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
 """Names of the built-in answer extractors (`decide.answers.extraction`)."""
@@ -31,11 +31,6 @@ NO_EXTRACTOR = "none"
 """The spelling of "no extractor" in options and links: the prompt is open-ended."""
 WRITING_PREFIXES = ("Write", "Please write")
 """Prefixes of the prompts of writing tasks, which are open-ended by default."""
-
-
-def is_file_name(name: str) -> bool:
-    """True if a name refers to a function or class in a Python file, "FILE.py:NAME"."""
-    return ".py:" in name
 
 
 INVENTORY_QUESTION = "How many of each"

@@ -60,6 +60,11 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and _SURROGATE.search(value) is None
 
 
+def is_file_name(name: str) -> bool:
+    """True if a name refers to a function or class in a Python file, "FILE.py:NAME"."""
+    return ".py:" in name
+
+
 def is_integer(value: object) -> bool:
     """True for a whole number, of NumPy too."""
     return isinstance(value, Integral) and not isinstance(value, bool)

@@ -12,7 +12,8 @@ from components.common.new_problem import new_problem
 from components.room.limits import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record.store import load_trace
-from qalign_core.run import NO_EXTRACTOR, Run, is_file_name
+from qalign_core.run import NO_EXTRACTOR, Run
+from qalign_core.validation import is_file_name
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.sets.problem_sets import Problem

@@ -8,8 +8,7 @@ from typing import Literal
 from qalign_core.errors import InvalidSetting
 from qalign_core.rewards.functions import reward_from_file
 from qalign_core.rewards.kinds import RewardKind, reward_kinds
-from qalign_core.run import is_file_name
-from qalign_core.validation import is_finite, short_repr
+from qalign_core.validation import is_file_name, is_finite, short_repr
 
 _WEIGHT = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 """A weight in a sum, as Python writes floats too."""

@@ -14,8 +14,8 @@ from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
 from qalign_core.rewards.kinds import reward_kinds
-from qalign_core.run import NO_EXTRACTOR, Run, Sampling, is_file_name
-from qalign_core.validation import OLD_NAMES
+from qalign_core.run import NO_EXTRACTOR, Run, Sampling
+from qalign_core.validation import OLD_NAMES, is_file_name
 from qalign_study.sets.problem_sets import Problem, check_readable, load_problems
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 

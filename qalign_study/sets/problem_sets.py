@@ -61,8 +61,15 @@ from qalign_core.errors import InvalidPrompt, InvalidTask, QAlignError, on_disk
 from qalign_core.messages import encode_prompt
 from qalign_core.protocols import AnswerExtractor, LanguageModel
 from qalign_core.registry import load_grader
-from qalign_core.run import NO_EXTRACTOR, is_file_name
-from qalign_core.validation import first_line, from_json, read_field, read_file, short_repr
+from qalign_core.run import NO_EXTRACTOR
+from qalign_core.validation import (
+    first_line,
+    from_json,
+    is_file_name,
+    read_field,
+    read_file,
+    short_repr,
+)
 from qalign_study.sets.checks import JUDGES, Judgement, Likeness, load_judge
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions

@@ -8,7 +8,7 @@ import numpy as np
 
 from qalign_core.decide.answers.graders import title_of
 from qalign_core.decide.rules import RULES, chain_vote
-from qalign_core.run import is_file_name
+from qalign_core.validation import is_file_name
 from qalign_study.measure.cross_validated_beta import FACTORS, PARTS
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW

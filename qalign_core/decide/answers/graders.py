@@ -23,8 +23,7 @@ from qalign_core.decide.answers.equality import canonical, same_answer
 from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable, without_thinking
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.run import is_file_name
-from qalign_core.validation import from_json, is_text, short_repr, user_code
+from qalign_core.validation import from_json, is_file_name, is_text, short_repr, user_code
 
 logger = logging.getLogger(__name__)
 
