@@ -160,6 +160,8 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
             models = load_pair(size, folder, rows, device=options.device, dtype=dtype)
             for model in models:
                 stack.callback(model.close)
+            if models[0].engine.net.fixed:
+                print(f"engine{note}, rows: {rows}: each step computes all rows on this processor")
             for n_chains in ROWS[rows]:
                 name = f"engine{note}, rows: {rows}, chains: {n_chains}"
                 runs[name] = partial(run_engine, *models, n_chains)
