@@ -10,18 +10,17 @@
 The import loads neither torch nor gradio; torch is imported when a local model is loaded.
 
 Suggested order of reading:
-1. `chain/chain`: one step, and the loop over steps. The next eight files explain its calls; what
+1. `chain/chain`: one step, and the loop over steps. The next seven files explain its calls; what
    `chain/ahead` and `chain/checks` do changes no number, and can be read last.
 2. `types`: responses, proposals and steps.
 3. `chain/moves/suffix`, `chain/moves/choices`, `chain/randomness`: the proposal, and the randomness
    that it draws.
 4. `chain/sampling`, `chain/cost`: drawing and scoring a response, and what that costs.
-5. `target`, `chain/acceptance`: the log ratio of two texts, and the rule that accepts a proposal.
+5. `target`: the log ratio of two texts, and the rule that accepts a proposal.
 6. `decide/rules`: choosing an answer from states or samples.
 7. `run`, `record/runner`: the settings of a run, and drawing it into a trace.
 """
 
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.concurrent import run_chains, sample_iid
 from qalign_core.chain.merging import collect, iterate
@@ -37,7 +36,7 @@ from qalign_core.record.store import load_trace, save_trace
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run, Sampling
-from qalign_core.target import Target
+from qalign_core.target import Target, log_acceptance
 from qalign_core.types import Cost, Response, ScoredResponse, Step
 
 __version__ = "0.5.0"

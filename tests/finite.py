@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
-from qalign_core.target import Target
+from qalign_core.target import Target, log_acceptance
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.exact.enumerable import EnumerableLM
 

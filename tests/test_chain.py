@@ -30,12 +30,11 @@ from qalign_core import (
     run_chains,
     sample_iid,
 )
-from qalign_core.chain.acceptance import accepts
 from qalign_core.chain.moves.choices import draw_index
 from qalign_core.chain.moves.move import Proposal
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
-from qalign_core.target import Scores, Target
+from qalign_core.target import Scores, Target, accepts
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import exact_chain, total_variation
 

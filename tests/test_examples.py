@@ -30,7 +30,6 @@ REQUIRED = {"qalign_core"} | {
             "record.runner",
             "registry",
             "target",
-            "chain.acceptance",
             "chain.moves.suffix",
             "chain.randomness",
             "move_spec",

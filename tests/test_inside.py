@@ -14,7 +14,6 @@ from toys import ToyLM, ToyRM
 from components.session.runs import Runs
 from components.session.user_text import MAX_WORDS
 from components.watch.inside import MAX_TEXTS, text_functions
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.chat import rounded
@@ -22,7 +21,7 @@ from qalign_core.record.format import parse_trace
 from qalign_core.record.runner import record
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Sampling
-from qalign_core.target import Scores
+from qalign_core.target import Scores, log_acceptance
 from qalign_core.types import Response, Step
 
 pytestmark = pytest.mark.recorded  # engines that weigh, redraw and judge texts of a recorded run

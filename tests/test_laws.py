@@ -10,8 +10,7 @@ from finite import coin, correlated_reward, letters, uneven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qalign_core.chain.acceptance import log_acceptance
-from qalign_core.target import Target
+from qalign_core.target import Target, log_acceptance
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import (
     EXACT,

@@ -21,7 +21,6 @@ from components.session.links import linked
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.concurrent import sample_iid
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.mixture import Mixture
@@ -33,7 +32,7 @@ from qalign_core.record.format import LineWriter, parse_trace, trace_lines
 from qalign_core.record.runner import record
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
-from qalign_core.target import Scores, Target
+from qalign_core.target import Scores, Target, log_acceptance
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.convergence import second_eigenvalue, steps_within

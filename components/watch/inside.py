@@ -19,7 +19,6 @@ from components.session.user_text import (
     read_words,
     score_text,
 )
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import score
 from qalign_core.errors import InvalidSetting
@@ -28,7 +27,7 @@ from qalign_core.record.format import answer_reader, parse_header
 from qalign_core.record.runner import draw_step
 from qalign_core.record.trace import TraceHeader
 from qalign_core.run import Run
-from qalign_core.target import Scores
+from qalign_core.target import Scores, log_acceptance
 from qalign_core.types import Cost, Response, ScoredResponse, Step
 from qalign_core.validation import are_ids, is_text, is_whole, short_repr
 

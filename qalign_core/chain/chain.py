@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.acceptance import accepts, log_acceptance, log_or_minus_inf
 from qalign_core.chain.ahead import Ahead
 from qalign_core.chain.checks import (
     check_log_probs,
@@ -39,7 +38,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.messages import encode_prompt
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.target import Target, check_target
+from qalign_core.target import Target, accepts, check_target, log_acceptance, log_or_minus_inf
 from qalign_core.types import NoProposal, ScoredResponse, Step
 from qalign_core.validation import check_count, rename_settings, short_repr
 

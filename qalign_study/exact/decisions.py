@@ -17,11 +17,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from qalign_core.chain.acceptance import accepts, log_acceptance
 from qalign_core.decide.arrays import vote
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.target import Scores, Target
+from qalign_core.target import Scores, Target, accepts, log_acceptance
 from qalign_core.types import Array
 from qalign_study.measure.curves import budgets
 from qalign_study.measure.diagnostics import Rate

@@ -12,13 +12,12 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.choices import draw_index
 from qalign_core.chain.moves.move import Move
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
-from qalign_core.target import Scores, Target
+from qalign_core.target import Scores, Target, log_acceptance
 from qalign_core.types import Array, Response
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
 from qalign_study.exact.moves import law_of

@@ -6,10 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.move import Choices, MoveResult
-from qalign_core.target import Scored, Target
+from qalign_core.target import Scored, Target, log_acceptance
 from qalign_core.types import Array, NoProposal, Response
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import ExactChain, Rule, total_variation

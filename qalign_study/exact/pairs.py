@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.move import Move, Proposal
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.errors import InvalidSetting
-from qalign_core.target import Scores, Target
+from qalign_core.target import Scores, Target, log_acceptance
 from qalign_core.types import Array, NoProposal, Response
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
 from qalign_study.exact.moves import (

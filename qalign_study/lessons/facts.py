@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean
 
 from qalign_core.assets import ASSETS
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.decide.methods import (
@@ -28,7 +27,7 @@ from qalign_core.decide.methods import (
 from qalign_core.decide.rules import RULES, best_reward, chain_vote, plain_vote
 from qalign_core.record.store import load_trace
 from qalign_core.record.trace import Trace
-from qalign_core.target import Target
+from qalign_core.target import Target, log_acceptance
 from qalign_core.types import ScoredResponse
 from qalign_study.exact.convergence import AtBeta, at_beta
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken

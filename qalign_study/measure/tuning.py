@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.acceptance import log_acceptance
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.suffix import length_ratio
@@ -22,7 +21,7 @@ from qalign_core.move_spec import SUFFIX
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import Trace, TraceHeader
 from qalign_core.run import Run
-from qalign_core.target import Scores, Target
+from qalign_core.target import Scores, Target, log_acceptance
 from qalign_core.types import Array, Cost, Step
 from qalign_core.validation import check_count
 from qalign_study.measure.curves import Point, curves
