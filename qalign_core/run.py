@@ -32,7 +32,6 @@ NO_EXTRACTOR = "none"
 WRITING_PREFIXES = ("Write", "Please write")
 """Prefixes of the prompts of writing tasks, which are open-ended by default."""
 
-
 INVENTORY_QUESTION = "How many of each"
 """The question in inventory prompts; its answer lists every amount with its name."""
 

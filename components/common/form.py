@@ -148,7 +148,7 @@ class RunForm:
                 "The 0.9M model was trained on such story problems and short writing tasks."
             )
             return gr.Textbox(value, lines=4, max_lines=8, **options)
-        if kind is str:  # of any length: what a browser cuts, nobody is told of
+        if kind is str:  # without `max_length`, at which a browser cuts and says nothing
             return gr.Textbox(value or "", lines=1, **options)
         if name in SLIDERS:
             most = metadata["max"]

@@ -282,8 +282,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tens
     # One product over all positions may divide its sum at a place that depends on the length: with
     # 256 numbers a position, position 168 had other bits at length 192 than at 240 on an AMD EPYC,
     # and with 32 numbers, position 300 at length 304 than at 528 on an Intel Xeon with AMX.
-    part = max(1, AT_ONCE // (v.shape[-1] * QUANTUM)) * QUANTUM
-    part = min(part, POSITIONS_AT_ONCE)
+    part = min(POSITIONS_AT_ONCE, max(1, AT_ONCE // (v.shape[-1] * QUANTUM)) * QUANTUM)
     p = torch.softmax(torch.baddbmm(mask, q, k, alpha=scale), -1)
     mixed = torch.bmm(p[..., :part], v[:, :part])
     for start in range(part, v.shape[1], part):
