@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import API, standalone
+from playwright.async_api import expect
 from traces import toy_trace
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.more]
@@ -67,6 +68,27 @@ async def test_a_phones_menus_show_the_title_of_what_is_chosen_in_several_lines(
             }}""", arg=[name, title])  # fmt: skip
             rest = [rest for _, _, *rest in await page.evaluate(TITLES, name)]
             assert rest == [[True, "normal"]] * 2
+
+
+async def test_a_menus_list_closes_when_tab_leaves_it_and_what_was_typed_stays(watch):
+    page = watch
+    await page.focus("#watch-lm input")
+    top = await page.locator("#watch-lm input").evaluate("x => x.getBoundingClientRect().top")
+    lists = page.locator("[role=listbox]")
+    await expect(lists).to_have_count(1)
+    await page.keyboard.press("Tab")
+    await page.wait_for_function("document.activeElement.closest('#watch-rm')")
+    await page.wait_for_function(
+        "document.querySelector('#watch-lm input').ariaExpanded === 'false'"
+    )
+    await page.keyboard.press("Control+A")
+    await page.keyboard.type("contains:rain")
+    await page.keyboard.press("Tab")
+    await expect(lists).to_have_count(0)
+    assert await page.locator("#watch-rm input").first.input_value() == "contains:rain"
+    # the menu has not moved away from its list
+    there = await page.locator("#watch-lm input").evaluate("x => x.getBoundingClientRect().top")
+    assert there == top
 
 
 async def test_the_buttons_above_the_stage_are_one_row_on_a_phone(watch):

@@ -91,7 +91,7 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
         assert "later step" not in verdict["next"]  # they are all that has been drawn
         assert verdict["sentence"].count(".") - verdict["sentence"].count(". ") >= 1
     # the reward can differ where the answers, which it does not read, are all the same
-    assert "even if their votes agree" in trust(apart).sentence
+    assert "whatever their votes say" in trust(apart).sentence
     assert trust([[0.5]], whole=False).next == "Go on to a later step."  # there are some
     part = diagnose({"rewards": [[0.5]], "chain": 0, "generated": 1, "whole": False})
     assert part["verdict"]["next"] == "Go on to a later step."

@@ -15,10 +15,13 @@ from recorded import check_same_run
 
 from benchmarks import first_run
 from components.common.rpc import server_functions
+from components.session.links import from_query
+from components.session.offer import Offer
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core import best_of_n, majority_vote
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.record.store import load_trace
+from qalign_core.run import Limits
 from qalign_study.commands import main
 from qalign_study.export.player import page
 from qalign_study.export.scripts import as_data
@@ -31,12 +34,25 @@ EMBEDDED = [
 ]
 WHOLE = "hacked"
 """The entry that is drawn again from its first step to its last."""
+WHOLE_PARTS = """[...document.querySelectorAll(".qp-text, .qp-votes")].every(
+    (part) => part.offsetHeight > 0 && part.scrollHeight <= part.clientHeight + 1)"""
+"""Neither the texts nor the votes go on below their edge."""
+FEWER_SAMPLES = ("cheerful", "praise", "short", "flight", "climb")
+"""Entries whose samples cost less than their chains."""
 ENDS = 4
 """Steps and samples of the others that are drawn again at their beginning and at their end."""
 RICHEST_ENTRIES = ("compare", "cheerful", "stuck", "repair")
 """Entries of Compare, another model, four chains and another move; the others open as these do."""
 SMALL = 40_000
 """Bytes of a trace as it travels when it is chosen."""
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_server_takes_the_settings_that_an_entry_links_to(name):
+    query = dict(parse_qsl(ENTRIES[name].query))
+    run, notices = from_query(query, Limits(), Offer(names=(query.get("lm", "embedded"),)))
+    assert notices == ()
+    assert run.prompt == load_trace(ENTRIES[name].path).header.run.prompt
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -212,8 +228,8 @@ async def titled(page, entry):
     ],
     ids=["richest", "others"],
 )
-async def test_each_entry_opens_at_one_click_and_has_a_link(revisit, toy_app, names):
-    page = await revisit(toy_app)
+async def test_each_entry_opens_at_one_click_ends_whole_and_has_a_link(revisit, toy_app, names):
+    page = await revisit(toy_app, width=1280, height=800)
     for name in names:
         entry = ENTRIES[name]
         await page.get_by_role("button", name="Gallery").click()
@@ -234,6 +250,12 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(revisit, toy_app, na
         )
         assert not await page.locator(".qg-list").is_visible()
         await page.wait_for_function(f"location.search.includes('run={name}')")
+        await page.evaluate(f"{API}.seek({API}.position.last)")
+        await page.wait_for_function(
+            f"document.querySelector('.qp').dataset.t > 0 && {WHOLE_PARTS}"
+        )
+        all_drawn = "; no more exist" in await page.inner_text(".qp-summary")
+        assert all_drawn == (name in FEWER_SAMPLES)
     assert page.hosts == {toy_app.split("/")[2]}
 
 

@@ -390,8 +390,8 @@ def test_three_questions_have_big_answers_and_the_numbers_are_behind_a_fold() ->
     questions, numbers = text.split("<details")
     assert re.findall("<h3>(.*?)</h3>", questions) == list(QUESTIONS)
     answers = re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", questions)
-    assert ("No, they are rarer", "QAlign") in answers
-    assert ("Yes, at least 1 in 300", "The weighted vote") in answers
+    assert ("No", "QAlign") in answers
+    assert ("Yes", "The weighted vote") in answers
     assert not re.search(r"\([−\d]|percentage points", questions)  # no interval
     assert "95% intervals" in numbers
 

@@ -114,8 +114,7 @@ class RunForm:
         """
         settings = dict(zip(self.widgets, values, strict=True))
         settings["rm"] = mixed(settings["rm"], settings.pop("second"), settings.pop("share"))
-        run = Run.read(settings)
-        return run.with_changes(burn_in=min(run.burn_in, run.steps))
+        return Run.read(settings)
 
     def show(self, run: Run) -> dict[Any, Any]:
         """Return the widgets' values for a run."""

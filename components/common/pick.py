@@ -61,7 +61,7 @@ def connect_models(form: RunForm, warning: gr.Row) -> None:
 def describe_model(lm: str, runs: Runs) -> str:
     """Return what a language model does, whether it is loaded, and how long its last run took."""
     if runs.usual and lm == "embedded":
-        return "writes the texts; your browser draws a run in seconds"
+        return "writes the texts, in your browser"
     loaded = "loaded" if lm in LOADED.ids() else "not loaded yet, so its first run takes longer"
     if lm not in runs.durations:
         return f"writes the texts; {loaded}"

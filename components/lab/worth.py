@@ -29,6 +29,8 @@ RARITIES = {2: "2", 10: "10", 30: "30", 100: "100", 300: "300", 1000: "1k", 3000
 NEAR_MISS_TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
 LEAST, MOST = 0.35, 0.9992
 """The range of the map's vertical axis."""
+RAREST = 1 / 4000
+"""The place on the horizontal axis of what is rarer still, so that its mark is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def map_figure(study: Exploration) -> style.Figure:
     ]  # fmt: skip
     if here is not None and study.one > 0:
         traces.append(
-            style.scatter(x=[study.one], y=[1 - min(here, MOST)], mode="markers",
+            style.scatter(x=[max(study.one, RAREST)], y=[1 - min(here, MOST)], mode="markers",
                     name="your settings",
                     marker={"symbol": "circle-open", "size": 18, "color": "#1d2430",
                             "line": {"width": 3}}, hoverinfo="skip")
@@ -176,7 +178,9 @@ def describe(study: Exploration) -> tuple[style.Words, ...]:
         f"{verdict}: at the compute of {n} samples QAlign minus "
         f"{in_a_sentence(curve_name(weighted_vote.id))} is {gap(ahead)}.{more} Every method was "
         f"simulated on the same {study.right[chain_vote.id].shape[1]} problems. “One sample is "
-        f"right” and “At least one of {n} is right” are exact."
+        f"right” and “At least one of {n} is right” are exact for these problems. They differ, "
+        "since the probability of each decision varies around its mean: easy ones have most right "
+        "samples."
     )
     return style.note(sentence), style.facts(cards)
 
@@ -238,7 +242,7 @@ def controls() -> list[Component]:
     label, info = "Near misses ranked correctly, %", "two solutions that differ in one decision"
     return [
         style.slider("decisions", "Decisions in a solution", 2, 20, 12, 1),
-        style.slider("chance", "Probability that each is right, %", 30, 95, 60, 1),
+        style.slider("chance", "Mean probability that each is right, %", 30, 95, 60, 1),
         style.slider("near-miss", label, 55, 100, 98, 1, info=info),
         style.slider("worth-beta", "β (a right decision is worth 1)", 0.05, 2, 0.3, 0.05),
         style.slider("agree", "Wrong answers that agree, %", 0, 100, 0, 1),

@@ -38,8 +38,8 @@ POINTS = "(percentage points, with 95% intervals, at the largest equal compute)"
 
 
 COMMON, RANKS, AFFORD = QUESTIONS = (
-    "Are right samples common?",
-    "Does the reward rank near misses above misses?",
+    "Is at least 1 sample in 300 right?",
+    "Does the reward rank nearly right answers above other wrong ones?",
     "How many samples can you afford?",
 )
 """What decides which method to use."""
@@ -204,8 +204,8 @@ def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "The chain has the same target but takes longer. QAlign minus weighted vote "
         f"is {listing} {POINTS}.",
         {
-            COMMON: "Yes, at least 1 in 300",
-            RANKS: "Yes, and right samples are common",
+            COMMON: "Yes",
+            RANKS: "Yes, and at least 1 sample in 300 is right",
             AFFORD: "Many, with right ones among them",
         },
     )
@@ -286,8 +286,8 @@ def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "QAlign",
         f"A vote can only choose among its samples. {SURVIVE}. {seen}{rest}",
         {
-            COMMON: "No, they are rarer",
-            RANKS: "Yes, and right samples are rarer than 1 in 300",
+            COMMON: "No",
+            RANKS: "Yes, and fewer are right",
             AFFORD: "Many, and still none is right",
         },
         LAB,

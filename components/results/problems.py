@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from qalign_core.decide.rules import RULES
 from qalign_core.run import Run
 from qalign_study.measure.report import Evaluated
+from qalign_study.serve.limits import read_limits
 from qalign_study.sets.folder import run_of
 from qalign_study.sheet.page import table_html
 from qalign_study.sheet.problems import COLUMNS, at_level, cut, list_problems, opens, steps_of
@@ -63,7 +64,8 @@ def _chain(evaluated: Evaluated, k: int) -> Markup:
     elif evaluated.listed:
         run = run_of(header.run, evaluated.listed[place], place)
         steps, pool = steps_of(evaluated.results.records[k]), Run().pool
-        query = run.with_changes(steps=steps, pool=pool, matched="none").query()
+        run = run.with_changes(steps=steps, pool=pool, matched="none").within(read_limits())
+        query = run.query()
     else:
         return opens(evaluated, k)
     return Markup(f'<a href="?{html.escape(query)}">Watch</a>')

@@ -27,6 +27,7 @@ from qalign_core.target import Target
 from qalign_study.export.command import command_of
 from qalign_study.export.player import page, page_around
 from qalign_study.lessons.facts import RUNS
+from qalign_study.serve.limits import read_limits
 from qalign_study.sets.folder import trace_path
 from qalign_study.sheet.evaluated import NO_FOLDERS
 from qalign_study.sheet.words import model_title, target_of
@@ -50,7 +51,7 @@ class Entry:
         summary: one or two sentences about what it shows.
         facts: its models and settings.
         command: the shell command that draws it again.
-        query: the query of a link that opens its settings.
+        query: the query of a link that opens its settings, within this server's limits.
         page: the page that shows it, "watch" or "compare".
     """
 
@@ -88,7 +89,8 @@ def _shipped() -> dict[str, Entry]:
 def _entry(name: str, title: str, path: Path, summary: str = "", page: str = "watch") -> Entry:
     with path.open(encoding="utf-8") as file:
         run = parse_header(next(file)).run
-    link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
+    here = run.within(read_limits())
+    link = here.query() if page == "watch" else f"tab={page}&{here.query()}"
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
     facts = f"{model_title('lm', run.lm)}. Reward: {model_title('rm', run.rm)}. {settings}."

@@ -55,13 +55,17 @@ class Share(float):
     """A share of one."""
 
 
+class Reward(float):
+    """The reward of a text on Watch, which shows two decimals."""
+
+
 class Tied(str):
     """One of several values that are equally right, such as the better of two equal texts."""
 
     __slots__ = ()
 
 
-Value = Share | float | int | str
+Value = Share | Reward | float | int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,8 @@ def format_value(value: Value) -> str:
     """Format the value of a fact for people."""
     if isinstance(value, Share):
         return percent(value)
+    if isinstance(value, Reward):
+        return f"{value:.2f}".replace("-", "−")
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else number(value)
@@ -218,13 +224,13 @@ class ChainFacts:
         """Tokens of the proposal."""
         return len(self._step.proposal.response)
 
-    def reward(self) -> float:
+    def reward(self) -> Reward:
         """Reward of the text before the step."""
-        return self._step.current.reward
+        return Reward(self._step.current.reward)
 
-    def new_reward(self) -> float:
+    def new_reward(self) -> Reward:
         """Reward of the proposal."""
-        return self._step.proposal.reward
+        return Reward(self._step.proposal.reward)
 
     def better(self) -> str:
         """Which text the reward model likes better: old or new."""

@@ -52,7 +52,7 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
         sentence, more = f"{rewards} differ ({rhat})", f"Run {2 * (fewest - 1):,} steps in all"
         if one:
             return Trust("no", f"Not yet: {sentence}.", f"{more}, or draw several chains.")
-        sentence += ", even if their votes agree; do not trust the pooled vote yet"
+        sentence += ", whatever their votes say; do not trust the pooled vote yet"
         faster = "A larger β mixes faster, but it changes the target."
         return Trust("no", f"No: {sentence}.", f"{more} in each chain. {faster}")
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"

@@ -179,8 +179,11 @@ test("why best-of-n is right or wrong here is read from rewards of right and wro
     base: [2, 0, 3.5], alone: ["a", "b", "b"],
   };
   assert.doesNotMatch(explainBestOfN(trace, 1), /here/);
-  assert.match(explainBestOfN(trace, 2), /\(here right by 2\.00\)/);
-  assert.match(explainBestOfN(trace, 3), /\(here wrong by 1\.50\)/);
+  assert.match(explainBestOfN(trace, 2), /\(here a right text leads by 2\.00\)/);
+  assert.match(explainBestOfN(trace, 3), /\(here a wrong text leads by 1\.50\)/);
+  const wrong = { ...trace, base: new Array(16).fill(1), alone: new Array(16).fill("b") };
+  assert.match(explainBestOfN(wrong, 16), /none of these samples is right/);
+  assert.doesNotMatch(explainBestOfN(wrong, 15), /none/);
   assert.match(explainBestOfN({ ...trace, base: [1, 0, 1] }, 3), /share it, and the first/);
   const unknown = { ...trace, header: { rm: "embedded", reference: null } };
   assert.doesNotMatch(explainBestOfN(unknown, 3), /here/);

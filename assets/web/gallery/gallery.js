@@ -48,7 +48,7 @@ function mount(host, entries, server) {
   const card = (entry) => h("li.card",
     button("pick", { "data-name": entry.name, onclick: () => choose(entry.name) },
       h("b", entry.title), h("span", entry.summary), h("small", entry.facts)),
-    h("details", h("summary", "Draw it again"),
+    h("details", { ontoggle: showWhole }, h("summary", "How to draw it again"),
       h("p", "From the command line:"), h("code", entry.command),
       h("p", h("a", { href: `?${entry.query}` }, "Use its settings"),
         " to run it live here.")));
@@ -57,6 +57,12 @@ function mount(host, entries, server) {
     h("div.head", h("h2", "Gallery"), button("close", { onclick: () => list?.close() }, "Close")),
     h("p", "Choose a recorded run to play it at once, without loading a model."),
     h("ol.cards", ...entries.map(card)));
+
+  /** How to draw a run again is on the screen once it is asked for. @param {Event} event */
+  function showWhole({ currentTarget }) {
+    const details = /** @type {HTMLDetailsElement} */ (currentTarget);
+    if (details.open) details.scrollIntoView({ block: "nearest" });
+  }
 
   /**
    * A press beside the dialog, which then is the target itself.

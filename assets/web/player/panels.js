@@ -205,7 +205,8 @@ export function answersPanel(compare) {
         put(cost, `${many(n, "sample")}.`);
         put(caution, compare?.caution(trace, n) ?? "");
         rivals.replaceChildren(...(compare?.decide(trace, n) ?? []).map(([rule, answer]) =>
-          h("li", term(rule), " ", h("b", answerText(trace, answer)))));
+          h("li", term(rule), " ",
+            h("b.name-of", ...nameNodes("", answerText(trace, answer)).slice(1)))));
       }
       const from = Math.min(burnIn, seen);
       const voteLists = open ? [] : each(view, late.checked);
@@ -236,9 +237,6 @@ export function answersPanel(compare) {
   };
   return part;
 }
-
-/** @param {number} n */
-const tokenCount = (n) => (n === 1 ? "1 token" : `${n.toLocaleString("en")} tokens`);
 
 /** The last step whose rewrite is written. @param {View} view */
 const writtenTo = ({ t, phase, seen }) => (phase >= WRITTEN ? t : seen);
@@ -304,9 +302,11 @@ export function summary(ask, redraw) {
       }
       const tokens = tokensOf(view);
       const n = affordable(trace.spent, tokens);
-      const others = n ? `For that, the other methods draw ${many(n, "sample")} (${
-        tokenCount(trace.spent[n - 1])}).` : "";
-      put(cost, `${tokenCount(tokens)}, with rejected rewrites. ${others}`);
+      const spent = trace.spent[n - 1];
+      const rest = n in trace.spent || tokens * n < spent * (n + 2) ? "." : "; no more exist.";
+      const others = n ? `For that, the other methods have ${many(n, "sample")} (${
+        many(spent, "token")})${rest}` : "";
+      put(cost, `${many(tokens, "token")}, with rejected rewrites. ${others}`);
       const now = `${view.run}/${trace.version}/${view.burnIn}/${finished}`;
       if (!ask || now === wanted) return;
       wanted = now;

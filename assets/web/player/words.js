@@ -31,7 +31,7 @@ export function percents(counts) {
   return counts.map((n) => percent(n / whole));
 }
 /** @type {(n: number, word: string) => string} */
-export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+export const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 /**
  * A number as all pages write it (`number` in qalign_study/sheet/words.py writes the same), with

@@ -44,7 +44,7 @@ export function question({ trace, chain, seen, burnIn }) {
   return {
     chain: trace.chains.indexOf(chain),
     generated: trace.chains.reduce((n, c) => n + c.generated[upto(c)], 0),
-    rewards: trace.chains.map((c) => rewardsOf(c, upto(c), burnIn)),
+    rewards: trace.chains.map((c) => rewardsOf(c, upto(c), Math.min(burnIn, upto(c)))),
     whole: trace.chains.every((c) => seen >= c.steps.length - 1),
   };
 }

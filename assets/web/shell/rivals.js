@@ -34,6 +34,9 @@ export function decideAlone({ header, base, tilts, alone }, n) {
   return [["bon", best], ...plain, ["wmv", vote(answers, weight)]];
 }
 
+/** Fewer samples without a right one say little of the model. */
+const MANY = 16;
+
 /**
  * Why best-of-n can fall, and by how much the right or the wrong texts lead among the first n
  * samples.
@@ -49,7 +52,10 @@ export function explainBestOfN(trace, n) {
     return "Best-of-n takes the top reward; here a right and a wrong text share it, and the first "
       + "of them is taken.";
   }
+  if (lead === -Infinity && n >= MANY) {
+    return "Best-of-n takes the top reward; none of these samples is right.";
+  }
   const here = Number.isFinite(lead)
-    ? ` (here ${lead < 0 ? "wrong" : "right"} by ${fixed(Math.abs(lead))})` : "";
+    ? ` (here a ${lead < 0 ? "wrong" : "right"} text leads by ${fixed(Math.abs(lead))})` : "";
   return `Best-of-n takes the top reward${here}; more samples can bring a wrong, overrated text.`;
 }

@@ -75,6 +75,28 @@ function showTitles() {
 }
 
 /**
+ * The sentence of a menu, which its line may cut, is whole under the pointer.
+ * @param {Event} event
+ */
+function showSentence({ target }) {
+  const sentence = /** @type {HTMLElement} */ (target);
+  if (sentence.matches(".q-pick .info-text")) sentence.title = sentence.innerText;
+}
+
+/**
+ * Gradio leaves a menu's list open when Tab leaves the menu; Escape closes it.
+ * @param {KeyboardEvent} event
+ */
+function closeList({ target, key }) {
+  const menu = /** @type {HTMLElement} */ (target);
+  if (key !== "Tab" || menu.ariaExpanded !== "true") return;
+  window.setTimeout(() => {
+    document.body.addEventListener("keydown", (event) => event.stopPropagation(), { once: true });
+    menu.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  });
+}
+
+/**
  * Settings have changed: what depends on them follows, and what does not is said to be older.
  * @param {Page} page
  * @param {string[]} names of the settings
@@ -330,6 +352,8 @@ holdLinked(partsOf(new URLSearchParams(window.location.search)));
 closeFromOutside();
 forgetAnswers();
 document.addEventListener("focusout", showTitles);
+document.addEventListener("pointerover", showSentence);
+document.addEventListener("keydown", closeList);
 listen();
 listenForFigures();
 QAlignList.listen();
