@@ -38,7 +38,7 @@ from components.results.sheet import (
     whole_html,
 )
 from qalign_core.assets import ASSETS
-from qalign_core.run import Run
+from qalign_core.run import Limits, Run
 from qalign_study.measure.curves import Point
 from qalign_study.measure.differences import paired
 from qalign_study.measure.intervals import Difference
@@ -547,6 +547,14 @@ def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: P
         assert run.steps == len(record.chain_reward) - 1
     changed = replace(view.results, header=replace(view.results.header, digest="another"))
     assert replace(view, results=changed).listed == ()
+
+
+def test_the_longest_chain_of_a_shipped_set_opens_within_the_servers_limits() -> None:
+    listed = problems_html(summarise(FOLDER / "inventory.zip"), "wmv::512")
+    runs = [Run.read(dict(parse_qsl(html.unescape(x)))) for x in re.findall(r'"\?([^"]+)"', listed)]
+    assert max(run.steps for run in runs) == Limits().steps
+    for run in runs:
+        run.check(Limits())
 
 
 def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_path: Path) -> None:
