@@ -381,6 +381,9 @@ async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(
     await titled(page, lesson.stops[k].title)
     figure = page.locator("#results-error > *").first
     assert not await figure.is_visible()  # nor is that of a set before
+    await page.fill("#learn-number", "1e99")  # no share is that large, and the browser says so
+    await page.click(".learn-next")
+    await page.get_by_text("Predict first").wait_for()
     await page.fill("#learn-number", "0")
     await page.click(".learn-next")
     await page.get_by_text("The figure is being drawn…").wait_for()

@@ -56,10 +56,11 @@ function choice({ question, options }) {
  * @param {string} end
  */
 function number({ question, unit }, end) {
-  const input = h("input", { type: "number", step: "any", id: `learn-number${end}` });
+  const range = unit === "%" ? { min: 0, max: 100 } : {};
+  const input = h("input", { type: "number", step: "any", ...range, id: `learn-number${end}` });
   return {
     node: h("div.number", h("label", { for: input.id }, question), h("span", input, ` ${unit}`)),
-    read: () => input.value,
+    read: () => (input.reportValidity() ? input.value : ""),
     label: (/** @type {string} */ prediction) => `${prediction} ${unit}`.trim(),
     show(/** @type {string} */ prediction) {
       input.value = prediction;
