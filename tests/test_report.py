@@ -653,6 +653,7 @@ def test_with_a_weak_reward_model_no_method_differs_from_one_sample(name) -> Non
         ("forms/smollm2-entropy", 64),
         pytest.param("forms/smollm2-block", 64, marks=pytest.mark.more),
         ("pretrained/forms-gemma", 32),
+        pytest.param("pretrained/forms-gemma-64", 64, marks=pytest.mark.more),
         pytest.param("forms/gemma-entropy", 32, marks=pytest.mark.more),
         pytest.param("forms/gemma-block", 32, marks=pytest.mark.more),
         pytest.param("pretrained/ifeval-gemma", 16, marks=pytest.mark.more),
@@ -767,6 +768,8 @@ def test_what_is_said_of_gemma_and_of_what_was_drawn_last_are_the_runs_numbers()
         same = [r.pool_reward.tolist() for r in records] == [r.pool_reward.tolist() for r in suffix]
         assert same, "all moves have the same samples"
         assert "{}; {}".format(*over(states, any_right(records))) in text
+    more = unpack(RESULTS / "pretrained/forms-gemma-64.zip").records
+    assert "{}; {}".format(*over(_best_of_states(more), any_right(more))) in text
     for states in best[1:]:
         interval, _ = over(states, best[0])
         assert f"{interval}; they differ on {(states != best[0]).sum()} problems)" in text
@@ -787,6 +790,16 @@ def test_what_readme_says_of_forms_is_in_the_results_and_the_vote_gains_with_com
     first, low = over[4].split(" ", 1)
     claim = f"minus best-of-n is {first} points {low} at the FLOPs of 4 samples, {over[16]} at 16"
     assert f"{claim} and {over[32]} at 32." in texts["docs/results.md"]
+    gemma = {(p.method, p.n): p for p in curves(unpack(RESULTS / "pretrained/forms-gemma-64.zip"))}
+    for n, claim in (
+        (4, "it is {} points {} at the FLOPs of 4"),
+        (16, "{} {} at"),
+        (32, "{} {} at"),
+    ):
+        value, low, high = _percent(difference(gemma["qalign", n], gemma["bon", n]))
+        assert (
+            claim.format(f"{value:+.1f}", f"({low:.1f} to {high:.1f})") in texts["docs/results.md"]
+        )
     value, low = over[64].split(" ", 1)
     vote = f"QAlign's vote is right on {100 * at['qalign', 64].value:.1f}%: {value} points {low}."
     assert vote in texts["README.md"]

@@ -364,7 +364,8 @@ def test_the_sets_are_groups_and_the_one_where_the_chain_is_ahead_is_among_the_f
         assert in_int8 == read(path).header.lm_revision.endswith(" int8"), path.stem
         assert pretrained == ("; model in " in title_of(path)), path.stem
     assert "β = 0.4" in groups["Right samples are very rare, and the chain is ahead: inventories"]
-    assert [*forms.values()] == ["forms", "forms-gemma", "forms@9001", "forms@9001-block"]
+    gemma = ["forms-gemma", "forms-gemma-64"]
+    assert [*forms.values()] == ["forms", *gemma, "forms@9001", "forms@9001-block"]
     assert len(read(by_name["forms"]).records) == 300  # of which README and the docs report
     sets = _Sets(by_name)
     for old, today in OLD_NAMES.items():

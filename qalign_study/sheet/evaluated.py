@@ -53,10 +53,11 @@ OTHER_RUNS = {
     "share": "four fifths of the steps rewrite one block",
     "entropy": "cuts where the model is unsure",
     "gemma": "Gemma 3 270M, pretrained",
+    "gemma-64": "Gemma 3 270M, pretrained, 64 samples",
     "gemma-trained": "Gemma 3 270M, pretrained, with a trained reward model",
 }
 """The endings of files with another target or move, and their names on the page."""
-IN_INT8 = ("forms@9001", "ifeval", "forms-gemma")
+IN_INT8 = ("forms@9001", "ifeval", "forms-gemma", "forms-gemma-64")
 """The sets and files in which a pretrained model ran in int8; in the others it ran in float32."""
 OLD_NAMES = {"forms-float32": "forms", "forms-block": "forms@9001-block"}
 """Names of results in older links, with today's."""
