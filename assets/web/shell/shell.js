@@ -91,8 +91,10 @@ function closeList({ target, key }) {
   const menu = /** @type {HTMLElement} */ (target);
   if (key !== "Tab" || menu.ariaExpanded !== "true") return;
   window.setTimeout(() => {
-    document.body.addEventListener("keydown", (event) => event.stopPropagation(), { once: true });
+    const stop = (/** @type {Event} */ event) => event.stopPropagation(); // drawers close by it too
+    document.body.addEventListener("keydown", stop);
     menu.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+    document.body.removeEventListener("keydown", stop);
   });
 }
 
